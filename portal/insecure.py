@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from portal.environment import NO_REDIS, PLAIN_HTTP, SHORT_KEY
+from portal.environment.parsers import NO_REDIS, PLAIN_HTTP, SHORT_KEY
 
 KEY_LENGTH, KEY_LETTERS = 50, 5  # as Django asks of a key (security.W009)
 

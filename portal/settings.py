@@ -1,4 +1,4 @@
-"""Django settings of Homeport; everything an operator may change comes from `environment.py`."""
+"""Django settings of Homeport; everything an operator may change comes from `portal.environment`."""
 
 from pathlib import Path
 

@@ -14,7 +14,7 @@ import yaml
 from deploy.cluster import rights
 from jobs.kinds.manifests import pod_settings
 from portal.catalog import get_catalog
-from portal.environment import SETTINGS
+from portal.environment.table import SETTINGS
 from tests.deploy.sites import COMPONENTS, OVERLAYS, SMALL, site, with_component
 from tests.portal.programs import program
 from tests.tools.kubectls import NoKubectlError, current_kubectl, kubectl_in_path

@@ -11,7 +11,7 @@ from django.core import checks
 from django.test import Client
 
 from portal import insecure, public_address
-from portal.environment import parse_labels
+from portal.environment.parsers import parse_labels
 from portal.errors import ConfigurationError
 from portal.server.doors import Doors
 from tests.factories import make_user

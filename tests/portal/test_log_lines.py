@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from portal.environment import parse_log_format
+from portal.environment.parsers import parse_log_format
 from portal.errors import ConfigurationError
 from portal.log_lines import KEYS, JsonLines
 from tests.jobs.engine.test_takeover import kubeconfig_of_nobody

@@ -12,7 +12,7 @@ from rest_framework.fields import empty
 
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.rules.reasons import ROWS
-from portal.environment import SETTINGS
+from portal.environment.table import SETTINGS
 from portal.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]

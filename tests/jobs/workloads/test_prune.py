@@ -13,7 +13,7 @@ from django.utils import timezone
 from jobs import pruning, retention
 from jobs.models import Artifact, LogSegment, ReplicaArchive, Workload
 from jobs.rules.states import Desired, WorkloadState
-from portal.environment import parse_days
+from portal.environment.parsers import parse_days
 from portal.errors import ConfigurationError
 from tenants.audit.describe import describe
 from tenants.models import AuditEntry, Team, Tenant

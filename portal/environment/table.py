@@ -1,148 +1,25 @@
 """Every setting that an operator can give by environment variable, in one table.
 
-`portal/settings.py` reads its values here, `docs/settings.md` lists the same rows, and a test
-holds the two together.
+`docs/settings.md` lists the same rows, and a test holds the two together.
 """
 
-import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from portal.errors import ConfigurationError
-
-PLAIN_HTTP, SHORT_KEY, NO_REDIS = "plain-http", "short-key", "no-redis"
-
-
-_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_LABEL_KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
-_LABEL_VALUE = re.compile(rf"(?:{_NAME})?")
-
-
-def parse_bool(text: str) -> bool:
-    """`1 true yes on` and `0 false no off`, any case.
-
-    Raises:
-        ConfigurationError: anything else.
-    """
-    word = text.strip().lower()
-    if word in {"1", "true", "yes", "on"}:
-        return True
-    if word in {"0", "false", "no", "off", ""}:
-        return False
-    raise ConfigurationError(
-        f"{text!r} is neither yes nor no (allowed: 1 0 true false yes no on off)"
-    )
-
-
-def parse_optional_bool(text: str) -> bool | None:
-    """As `parse_bool`; None for empty text."""
-    return parse_bool(text) if text.strip() else None
-
-
-def parse_accepted(text: str) -> list[str]:
-    """Words of what is accepted although it is not safe.
-
-    Raises:
-        ConfigurationError: another word.
-    """
-    known = [PLAIN_HTTP, SHORT_KEY, NO_REDIS]
-    words = parse_list(text)
-    for word in words:
-        if word not in known:
-            raise ConfigurationError(f"{word!r} cannot be accepted (allowed: {' '.join(known)})")
-    return words
-
-
-def parse_labels(text: str) -> dict[str, str]:
-    """`key=value` words, separated by commas or blanks.
-
-    Raises:
-        ConfigurationError: a word without `=`, or what Kubernetes takes for no label.
-    """
-    found = {}
-    for word in parse_list(text):
-        key, sign, value = word.partition("=")
-        if not sign or not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
-            raise ConfigurationError(f"{word!r} is no label; write for example component=web")
-        found[key] = value
-    return found
-
-
-def parse_number(text: str) -> int:
-    """A whole number.
-
-    Raises:
-        ConfigurationError: anything else.
-    """
-    try:
-        return int(text)
-    except ValueError as error:
-        raise ConfigurationError("a whole number is needed") from error
-
-
-def parse_days(text: str) -> int:
-    """A whole number of days, from 0 to a hundred years.
-
-    Raises:
-        ConfigurationError: anything else; less than 0 would be a time to come.
-    """
-    days = parse_number(text)
-    if not 0 <= days <= 36_500:
-        raise ConfigurationError("a number of days from 0 to 36500 is needed")
-    return days
-
-
-def parse_port(text: str) -> int | None:
-    """A number, or None for empty text.
-
-    Raises:
-        ConfigurationError: anything else.
-    """
-    return parse_number(text) if text.strip() else None
-
-
-def parse_list(text: str) -> list[str]:
-    """Comma or blank separated words; empty text is the empty list."""
-    return text.replace(",", " ").split()
-
-
-def parse_count(text: str) -> int:
-    """A whole number, at least one.
-
-    Raises:
-        ConfigurationError: less than one, or no number.
-    """
-    count = parse_number(text)
-    if count < 1:
-        raise ConfigurationError("at least 1 is needed")
-    return count
-
-
-def parse_log_format(text: str) -> str:
-    """`line` or `json`, any case.
-
-    Raises:
-        ConfigurationError: anything else.
-    """
-    word = text.strip().lower()
-    if word not in {"line", "json"}:
-        raise ConfigurationError("allowed: line json")
-    return word
-
-
-def parse_synchronous(text: str) -> str:
-    """`full` or `normal`, any case, as SQLite's pragma takes it.
-
-    Raises:
-        ConfigurationError: anything else.
-    """
-    word = text.strip().lower()
-    if word not in {"full", "normal"}:
-        raise ConfigurationError("allowed: full normal")
-    return word
+from portal.environment.parsers import (
+    parse_accepted,
+    parse_bool,
+    parse_count,
+    parse_days,
+    parse_labels,
+    parse_list,
+    parse_log_format,
+    parse_number,
+    parse_optional_bool,
+    parse_port,
+    parse_synchronous,
+)
 
 
 @dataclass(frozen=True)
@@ -442,80 +319,3 @@ SETTINGS: tuple[Setting, ...] = (
         "password of the demo accounts; generated into HOMEPORT_HOME (0600) when empty",
     ),
 )
-_BY_NAME = {setting.name: setting for setting in SETTINGS}
-
-
-def read(name: str) -> Any:
-    """The parsed value of one variable, or of its default.
-
-    Raises:
-        ConfigurationError: the variable holds what its parser refuses; the text names the variable.
-    """
-    setting = _BY_NAME[name]
-    text = os.environ.get(name, setting.default)
-    try:
-        return setting.parse(text)
-    except ValueError as error:
-        raise ConfigurationError(f"{name}={text!r}: {error}") from error
-
-
-def pod_port() -> int:
-    """POD_PORT, or the number after PORT.
-
-    Raises:
-        ConfigurationError: it is PORT itself: which door a request came by is known by the port.
-    """
-    port: int = read("PORT")
-    given: int | None = read("POD_PORT")
-    if given == port:
-        raise ConfigurationError(
-            f"POD_PORT={given} is PORT too, but pods have a door of their own; set another one, "
-            f"for example POD_PORT={port + 1}"
-        )
-    return port + 1 if given is None else given
-
-
-def home() -> Path:
-    """HOMEPORT_HOME as an absolute path; made (0700) when missing."""
-    path = Path(read("HOMEPORT_HOME")).resolve()
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return path
-
-
-def is_in_pod() -> bool:
-    """Whether Kubernetes started this process."""
-    return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
-
-
-def secret_key(make: Callable[[], str]) -> str:
-    """HOMEPORT_SECRET_KEY, or the one that HOMEPORT_HOME keeps.
-
-    Args:
-        make: one for an installation that has none yet.
-
-    Raises:
-        ConfigurationError: a pod has none: one of its own would go with it, and no other pod would know it.
-    """
-    path = home() / "secret_key"
-    given: str = read("HOMEPORT_SECRET_KEY")
-    if not given and is_in_pod() and not path.exists():
-        raise ConfigurationError(
-            "HOMEPORT_SECRET_KEY is empty, and in a pod none is generated; set it to at least 50 random "
-            "characters, the same for all pods (docs/cluster.md)"
-        )
-    return given or secret_file(path, make)
-
-
-def secret_file(path: Path, make: Callable[[], str]) -> str:
-    """The text of a secret kept in a file of mode 0600, made at first use.
-
-    Two processes that start together agree: the file is created exclusively.
-    """
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_text().strip()
-    with os.fdopen(handle, "w") as file:
-        text = make()
-        file.write(text + "\n")
-    return text
