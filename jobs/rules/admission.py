@@ -319,7 +319,8 @@ def _placed(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]) -
         return NOW
     open_nodes = [node for node in nodes if node.is_open]
     if not open_nodes:
-        return Fit("later", "nodes", "Waiting for a node: none is schedulable now")
+        words = "Waiting for a node: all are cordoned, not ready or reserved"
+        return Fit("later", "nodes_closed", words)
     total = total_of(requests)
     free = _sum(node.free for node in open_nodes)
     whole = _sum(node.allocatable for node in nodes)
@@ -337,6 +338,8 @@ def _placed(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]) -
         )
         if _is_alone(requests):
             words = f"needs {_all_text(largest.each)} on one node; no node has that much free"
+    if closed := len(nodes) - len(open_nodes):
+        words += f"; {closed} of {len(nodes)} nodes take no pods now"
     return Fit("later", "nodes", f"Waiting for free nodes: {words}")
 
 

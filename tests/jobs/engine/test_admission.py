@@ -136,7 +136,9 @@ async def test_a_cordoned_or_broken_node_takes_nothing(world: World) -> None:
     node["spec"] = {"unschedulable": True}
     await world.submit()
     await world.round()
-    assert (await world.row()).reason_text == "Waiting for a node: none is schedulable now"
+    assert (await world.row()).reason_text == (
+        "Waiting for a node: all are cordoned, not ready or reserved"
+    )
     node["spec"] = {}
     node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
     world.sim.touch(node)

@@ -85,9 +85,12 @@ FITS = {
     "more than all nodes": ([request(2, gpu=1)], HARD, HARD, [node(gpu=1)], never("over_cluster",
         "needs 2 GPUs, all nodes in total have 1.", "replicas.worker.gpu")),
     "nodes are down": ([request()], HARD, HARD, [node(is_open=False)],
-        later("nodes", "a node: none is schedulable now")),
+        later("nodes_closed", "a node: all are cordoned, not ready or reserved")),
     "pods of others are on the nodes": ([request(3)], HARD, HARD, [node(used=Amount(7000))],
         later("nodes", "free nodes: needs 3 CPU, 1 of 8 free")),
+    "one of two nodes is cordoned": ([request(3)], HARD, HARD,
+        [node(used=Amount(7000)), node("b", is_open=False)],
+        later("nodes", "free nodes: needs 3 CPU, 1 of 16 free; 1 of 2 nodes take no pods now")),
     "room in pieces, for one": ([request(cpu=4000)], HARD, HARD, [HALF_FREE, HALF_FREE],
         later("nodes", "free nodes: needs 4 CPU and 1Gi memory on one node; no node has that much "
         "free")),
