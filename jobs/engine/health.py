@@ -44,7 +44,7 @@ from tenants.audit.record import newest_backup_at
 log = logging.getLogger(__name__)
 
 PROBE_S = 60.0
-PROBE_SOON_S = 10.0  # while something does not work
+PROBE_SOON_S = 10.0  # while something does not work, or the cluster is not known yet
 PREFLIGHT_S = 600.0
 NETWORK_S = 86400.0
 NETWORK_SOON_S = 300.0  # while it could not be tried, and twice as long each time
@@ -243,7 +243,7 @@ class HealthReporter:
                     seen = [one for _, one in sorted(self._cache.namespaces.watch.items.items())]
                     self._strangers = await sync_to_async(find_strangers)(seen)
             self._layer = await _timed(_try_layer, self._layer) | layer_kind()
-            works = "no" not in {self._store["state"], self._layer["state"]}
+            works = "no" not in {self._store["state"], self._layer["state"]} and self._cache.synced
             await asyncio.sleep(PROBE_S if works else PROBE_SOON_S)
 
     async def _preflight_forever(self) -> None:

@@ -1,7 +1,7 @@
 """What an admin does to an installation while work runs on its cluster: the portal alone is stopped and started."""
 
+import html
 import re
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.e2e.portal import Rest, new_home
 from tests.e2e.test_services import Service
 from tests.tools.waiting import wait_for
 from tests.upgrade.old import OURS
-from tests.upgrade.parts import LAB, Parts
+from tests.upgrade.parts import LAB, Parts, started
 
 pytestmark = pytest.mark.e2e
 
@@ -31,16 +31,8 @@ MAKE_BOB = (
 
 @pytest.fixture
 def parts() -> Iterator[Parts]:
-    made = Parts(new_home("operations"))
-    made.home.mkdir()
-    try:
-        made.start_old(OURS)
+    with started(Parts(new_home("operations")), OURS) as made:
         yield made
-    finally:
-        made.kill_everything()
-        if made.box is not None:
-            made.box.kill()
-        shutil.rmtree(made.home.parent, ignore_errors=True)
 
 
 def log_is_whole(person: Rest, job: dict[str, Any]) -> None:
@@ -48,6 +40,17 @@ def log_is_whole(person: Rest, job: dict[str, Any]) -> None:
     person.wait(job, "succeeded", timeout_s=180)
     kept = person.text(f"jobs/{job['id']}/logs/?download=1")
     assert [int(n) for n in re.findall(r"count (\d+)$", kept, re.MULTILINE)] == list(range(LINES))
+
+
+def is_on_the_health_page(parts: Parts, words: str) -> None:
+    """Soon."""
+    root, url = parts.session("root"), f"{parts.url}/admin/health/"
+
+    def look() -> bool:
+        text = html.unescape(root.get(url, timeout=30).text)
+        return words in " ".join(text.split())
+
+    wait_for(f"the health page says {words}", look, interval_s=1)
 
 
 def claims(parts: Parts, namespace: str) -> set[str]:
@@ -76,6 +79,8 @@ def test_a_lost_database_is_restored_and_what_came_since_is_adopted(parts: Parts
         path.unlink()
     parts.run("manage.py", "restore", backup)
     parts.serve()
+    unknown = f"1 that this Homeport's database does not know: {home['namespace']}"
+    is_on_the_health_page(parts, unknown)
     listed = parts.run("manage.py", "adopt")
     assert f"{home['namespace']}  of bob, who is new" in listed
     assert "Volumes that no row knows: 2" in listed
@@ -141,5 +146,7 @@ def test_another_secret_key_while_work_runs(parts: Parts) -> None:
     assert again.get(f"{parts.url}/trainings/", allow_redirects=False).status_code == 200
     with pytest.raises(AssertionError):
         notebook.enter()
+    strange = "1 workload that runs was started under a HOMEPORT_SECRET_KEY that is not known"
+    is_on_the_health_page(parts, strange)
     assert later.enter().get("api/contents").ok
     parts.end_portal()

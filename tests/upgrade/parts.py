@@ -1,10 +1,12 @@
 """An installation whose cluster goes on while its portal is stopped and started in another version."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,20 @@ class Parts(Portal):
 
     def items(self, namespace: str) -> list[dict[str, Any]]:
         return Kube(self.kubeconfig).items(f"/api/v1/namespaces/{namespace}/pods")
+
+
+@contextmanager
+def started(parts: Parts, old: Old) -> Iterator[Parts]:
+    """Its cluster and its portal while the context is open; nothing is left of it."""
+    parts.home.mkdir()
+    try:
+        parts.start_old(old)
+        yield parts
+    finally:
+        parts.kill_everything()
+        if parts.box is not None:
+            parts.box.kill()
+        shutil.rmtree(parts.home.parent, ignore_errors=True)
 
 
 def kill_container(*texts: str) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from tests.e2e.portal import Rest, new_home
 from tests.e2e.test_services import Service
 from tests.tools.waiting import wait_for
 from tests.upgrade.old import Old
-from tests.upgrade.parts import LAB, Parts, kill_container
+from tests.upgrade.parts import LAB, Parts, kill_container, started
 
 pytestmark = pytest.mark.e2e
 
@@ -115,16 +114,8 @@ def lose_a_worker(parts: Parts, rest: Rest, namespace: str, job: dict[str, Any])
 
 @pytest.fixture
 def parts(old: Old, database: dict[str, str]) -> Iterator[Parts]:
-    made = Parts(new_home("upgrade"), environment=database)
-    made.home.mkdir()
-    try:
-        made.start_old(old)
+    with started(Parts(new_home("upgrade"), environment=database), old) as made:
         yield made
-    finally:
-        made.kill_everything()
-        if made.box is not None:
-            made.box.kill()
-        shutil.rmtree(made.home.parent, ignore_errors=True)
 
 
 @dataclass
