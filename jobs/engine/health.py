@@ -59,9 +59,7 @@ _SUBSTANCE = (
     *("watches", "last_error", "tasks", "store", "channel_layer", "cluster", "network"),
     *("results", "started_at", "keys", "strangers"),
 )
-_NUMBERS = frozenset(
-    {"heard_at", "objects", "lists", "connects", "took_s", "checked_at", "used_at"}
-)
+_NUMBERS = frozenset({"heard_at", "objects", "lists", "connects", "took_s", "checked_at"})
 
 
 class LastError(logging.Handler):

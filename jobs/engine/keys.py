@@ -1,13 +1,13 @@
 """Which keys have signed for this installation, and what still runs that was started under one not known any more.
 
 Pods carry tokens that the key in use at their start has signed, and gates of notebooks what it derived. Marks
-of the keys (`portal.signing`) and when each was in use are kept in the reconciler's report.
+of the keys (`portal.signing`) and since when each was in use are kept in the reconciler's report.
 """
 
 import logging
+from itertools import pairwise
 from typing import Any
 
-from django.db.models import Q
 from django.utils import timezone
 
 from jobs.models import ReconcilerLease, Workload
@@ -15,20 +15,19 @@ from portal import signing
 
 log = logging.getLogger(__name__)
 
-Use = dict[str, str]  # since, used_at: ISO times
+Use = dict[str, str]  # mark, and since: ISO time; until the next one's
 
 
 class KeyBook:
     """Blocking, but for `report`."""
 
     def __init__(self) -> None:
-        self._used: dict[str, Use] | None = None  # by mark; None: not read yet
+        self._uses: list[Use] | None = None  # the one in use is the last; None: not read yet
         self._strange = 0
 
     def report(self) -> dict[str, Any]:
-        """`{"used": [{"mark", "since", "used_at"}], "strange"}`: how many workloads run under others."""
-        used = [{"mark": mark, **use} for mark, use in sorted((self._used or {}).items())]
-        return {"used": used, "strange": self._strange}
+        """`{"uses": [{"mark", "since"}], "strange"}`: the last is how many workloads run under lost ones."""
+        return {"uses": self._uses or [], "strange": self._strange}
 
     def look(self) -> None:
         """Counts anew; the first time also reads what the reconciler before has told.
@@ -36,33 +35,33 @@ class KeyBook:
         Raises:
             DatabaseError: nothing was changed.
         """
-        is_first = self._used is None
-        used = self._read() if self._used is None else self._used
-        lost = {mark: use for mark, use in used.items() if not signing.is_known(mark)}
-        strange = _started_in(list(lost.values())) if lost else 0
-        if not strange:  # of such a key nothing is left to tell
-            used = {mark: use for mark, use in used.items() if mark not in lost}
-        if lost and is_first:
+        is_first = self._uses is None
+        uses = self._read() if self._uses is None else self._uses
+        mark = signing.key_mark()
+        if not uses or uses[-1]["mark"] != mark:
+            uses = [*uses, {"mark": mark, "since": timezone.now().isoformat()}]
+        counts = [_admitted(*pair) for pair in pairwise(uses)]
+        lost = [not signing.is_known(one["mark"]) for one in uses[:-1]]
+        strange = sum(count for count, is_lost in zip(counts, lost, strict=True) if is_lost)
+        if is_first and any(lost):
             log.warning(
                 "HOMEPORT_SECRET_KEY is another one than before, which HOMEPORT_SECRET_KEY_FALLBACKS "
                 "does not name: people sign in anew; workloads that were started under it: %s",
                 strange,
             )
-        mark, now = signing.key_mark(), timezone.now().isoformat(timespec="seconds")
-        since = used.get(mark, {}).get("since", now)
-        self._used = used | {mark: {"since": since, "used_at": now}}
-        self._strange = strange
+        # Of the others nothing is left that could be told.
+        with_work = [use for use, count in zip(uses[:-1], counts, strict=True) if count]
+        self._uses, self._strange = [*with_work, uses[-1]], strange
 
     @staticmethod
-    def _read() -> dict[str, Use]:
+    def _read() -> list[Use]:
         lease = ReconcilerLease.objects.filter(pk=1).first()
-        told = lease.health.get("keys", {}).get("used", ()) if lease else ()
-        return {one["mark"]: {"since": one["since"], "used_at": one["used_at"]} for one in told}
+        told = lease.health.get("keys", {}).get("uses", ()) if lease else ()
+        return [{"mark": one["mark"], "since": one["since"]} for one in told]
 
 
-def _started_in(uses: list[Use]) -> int:
-    """How many of those that have not ended were admitted while such a key was in use."""
-    while_used = Q()
-    for use in uses:
-        while_used |= Q(admitted_at__gte=use["since"], admitted_at__lte=use["used_at"])
-    return int(Workload.objects.unfinished().filter(while_used).count())
+def _admitted(use: Use, after: Use) -> int:
+    """How many of those that have not ended were admitted while a key was in use."""
+    rows = Workload.objects.unfinished()
+    rows = rows.filter(admitted_at__gte=use["since"], admitted_at__lt=after["since"])
+    return int(rows.count())

@@ -261,12 +261,12 @@ def test_clocks_that_are_apart_are_named(
 
 
 def test_a_key_that_is_not_known_any_more_is_told_while_it_matters() -> None:
-    lease(health=good_report(keys={"used": [], "strange": 2}))
+    lease(health=good_report(keys={"uses": [], "strange": 2}))
     make_node()
     (check,) = HealthPage().troubles
     assert (check.title, check.text[:20]) == ("Secret key", "2 workloads that run")
     assert "HOMEPORT_SECRET_KEY_FALLBACKS" in check.next_step
-    lease(health=good_report(keys={"used": [], "strange": 0}))
+    lease(health=good_report(keys={"uses": [], "strange": 0}))
     assert not troubles()
 
 
