@@ -1,13 +1,17 @@
-"""REST of the nodes and of the queue."""
+"""REST of the nodes, of the queue, and of what a doctor found."""
 
+import json
 from typing import Any
 
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from jobs.fleet.check_results import keep_doctor
 from jobs.fleet.gpu_users import GpuUser, GpuUsers
 from jobs.fleet.node_notes import is_simulated
 from jobs.fleet.nodes import meter
@@ -15,8 +19,12 @@ from jobs.fleet.queue import QueueEntries, QueueEntry
 from jobs.kinds.answers import ReasonSerializer
 from jobs.kinds.registry import KINDS
 from jobs.models import Node
+from jobs.rules.check_results import parse_results
 from portal import quantity
+from portal.errors import Refused
+from portal.web.permissions import AdminsOnly
 from portal.web.rest import Pagination
+from tenants.authentication import caller
 
 
 class AmountsSerializer(serializers.Serializer[Any]):
@@ -182,3 +190,19 @@ class QueueView(APIView):
         paginator = Pagination()
         entries = paginator.paginate_queryset(QueueEntries(request.user), request) or []
         return paginator.get_paginated_response([queue_entry_json(entry) for entry in entries])
+
+
+class DoctorView(APIView):
+    """Takes what an admin's `homeport doctor` found, for the health page."""
+
+    permission_classes = (IsAuthenticated, AdminsOnly)
+
+    @extend_schema(request=OpenApiTypes.OBJECT, responses={204: None})
+    def post(self, request: Request) -> Response:
+        body = json.dumps(request.data, ensure_ascii=False).encode("utf-8", "replace")
+        try:
+            results = parse_results(body, "doctor")
+        except ValueError as error:
+            raise Refused(f"This cannot be kept: {error}.", "invalid", 400) from error
+        keep_doctor(results, by=caller(request))
+        return Response(status=204)

@@ -13,4 +13,5 @@ pages = [
 rest = [
     path("nodes/", api.NodeListView.as_view(), name="api-nodes"),
     path("queue/", api.QueueView.as_view(), name="api-queue"),
+    path("doctor/", api.DoctorView.as_view(), name="api-doctor"),
 ]

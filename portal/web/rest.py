@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler as drf_exception_handler
 
 from portal.errors import FieldError, NotAllowedError, Refused
+from portal.version import VERSION
 from portal.web.streaming import AbsentError
 
 
@@ -29,6 +30,7 @@ class FeaturesMiddleware:
         answer = self.get_response(request)
         if request.path.startswith("/api/"):
             answer.headers["Homeport-Features"] = "idempotency-key, dry-run"
+            answer.headers["Homeport-Version"] = VERSION
         return answer
 
 

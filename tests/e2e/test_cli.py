@@ -395,6 +395,32 @@ def test_a_lead_sees_the_team(portal: Portal, homeport: CommandLine, project: Pa
 
 
 @pytest.mark.tensorflow
+def test_a_doctor_finds_all_of_it_well_and_leaves_nothing_also_when_it_is_ended(
+    homeport: CommandLine, ada: Rest
+) -> None:
+    def left() -> list[str]:
+        rows = [*ada.get("jobs/")["results"], *ada.get("tensorboards/")["results"]]
+        names = [row["name"] for row in rows]
+        names += [row["file_name"] for row in ada.get("bundles/")["results"]]
+        return [name for name in names if name.startswith("homeport-doctor-")]
+
+    examined = json.loads(homeport("doctor", "--limit", 600, "-o", "json", timeout_s=900).stdout)
+    outcomes = {step["name"]: step["outcome"] for step in examined["checks"]}
+    assert set(outcomes.values()) == {"passed"}, examined
+    assert len(outcomes) == 12
+    assert left() == []
+
+    for signal_number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 130)):
+        running = homeport.start("doctor")
+        wait_for("its training runs", lambda: "training" in homeport.out, timeout_s=60)
+        assert len(left()) == 2
+        running.send_signal(signal_number)
+        assert running.wait(timeout=90) == code, homeport.err
+        assert "delete" in homeport.out
+        assert left() == []
+
+
+@pytest.mark.tensorflow
 def test_a_distributed_training_is_submitted_and_followed(
     homeport: CommandLine, tmp_path: Path
 ) -> None:

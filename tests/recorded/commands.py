@@ -12,6 +12,7 @@ import tempfile
 from argparse import ArgumentParser
 from datetime import datetime, tzinfo
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,7 +21,7 @@ import yaml
 from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand
 
-from homeport_client import amounts, watching
+from homeport_client import amounts, doctor, watching
 from tests.jobs.client.world import Answer, Asked, CommandLine, listed, scripted
 from tests.recorded import GIVEN
 from tests.recorded.browsers import ROOT
@@ -126,6 +127,7 @@ def homeport() -> dict[str, Any]:
         # What the system trusts and translates is read once, and not for every line.
         patch.setattr("ssl.create_default_context", functools.cache(ssl.create_default_context))
         patch.setattr("gettext.find", functools.cache(gettext.find))
+        patch.setattr(doctor, "time", SimpleNamespace(monotonic=lambda: 0.0))
         patch.setattr(watching.Changes, "wait", lambda self, identity: None)
         patch.setattr(amounts, "datetime", Clock)
         given = yaml.safe_load((GIVEN / "portal.yaml").read_text())

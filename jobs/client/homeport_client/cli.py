@@ -50,6 +50,7 @@ COMMANDS = {
     "queue": ("fleet:queue", "what waits, its place, and why"),
     "notebook": ("services:notebook", "notebooks: JupyterLab with your volumes"),
     "tensorboard": ("services:tensorboard", "TensorBoards on what trainings logged"),
+    "doctor": ("doctor:doctor", "try whether all of it works from here"),
     "completion": ("cli:completion", "print a script that completes words on Tab"),
 }
 

@@ -35,7 +35,7 @@ PAGE_SIZE = 200
 CHUNK_BYTES = 256 * 1024
 
 _KEY = "Idempotency-Key"
-_FEATURES = "Homeport-Features"
+_FEATURES, _VERSION = "Homeport-Features", "Homeport-Version"
 
 Query = Mapping[str, Optional[object]]
 
@@ -85,6 +85,7 @@ class Rest:
         self._is_hasty = is_hasty
         self._knows_keys: bool | None = None  # as the latest answer says; None: there was none
         self.features: list[str] = []  # of the portal, as the latest answer says
+        self.version = ""  # likewise
         short, long = urllib3.Timeout(total=1), urllib3.Timeout(connect=10, read=120)
         options: dict[str, Any] = {
             "ssl_context": self.tls,
@@ -186,6 +187,7 @@ class Rest:
                 continue
             if answer.status < 500:  # others may be of a proxy
                 self.features = answer.headers.get(_FEATURES, "").split(", ")
+                self.version = answer.headers.get(_VERSION, "")
                 self._knows_keys = _KEY.lower() in self.features
             if answer.status < 300:
                 return answer
@@ -197,6 +199,20 @@ class Rest:
                 raise self._refusal(answer, path)
             answer.drain_conn()
             self._pause(number, wait_s, "The portal is busy")
+
+    def ask(
+        self, method: str, address: str, content: str = "", headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Mapping[str, str]]:
+        """Status and headers of what is not REST's, such as a gate; without the token, in one try.
+
+        Raises:
+            UnreachableError: nobody answers.
+        """
+        with in_words(address):
+            answer = self._pool.request(
+                method, address, body=content, headers=headers, redirect=False, timeout=15
+            )
+        return answer.status, answer.headers
 
     def _still_knows_keys(self) -> bool:
         """Whether the portal carries out once what has a key: the one that lost the reply, and the one now.

@@ -15,7 +15,7 @@ from jobs.rules.check_results import CheckResults, parse_results
 from tenants.models import User
 from tests.e2e.seed_fleet import report as seeded_report
 from tests.factories import make_job, make_service, make_tenant, make_user
-from tests.jobs.fleet.rows import make_node, read
+from tests.jobs.fleet.rows import client_of, make_node, read
 from tests.portal.markup import Markup
 
 pytestmark = pytest.mark.django_db
@@ -239,6 +239,27 @@ def test_the_last_results_are_told_with_age_and_next_step() -> None:
     newer = results("warned", version="cluster", at=at).as_json()
     lease(health=good_report(results={"doctor": newer, "preflight": {"of": "another version"}}))
     assert "version cluster" in read(User.objects.get(username="root"), "/admin/health/").text
+
+
+def test_a_doctors_result_comes_by_rest_and_what_is_none_is_refused_in_words() -> None:
+    lease(health=good_report())
+    client = client_of(make_user("ann", role="admin"))
+
+    def post(**changes: Any) -> Any:
+        told = results("failed", version="laptop").as_json() | changes
+        return client.post("/api/v1/doctor/", json.dumps(told), "application/json")
+
+    answer = post()
+    assert answer.status_code == 204, answer.text
+    assert "version laptop" in read_health().text
+    for changes, words in (
+        ({"kind": "preflight"}, "a result of preflight, not of doctor"),
+        ({"checks": []}, "no result of preflight or doctor"),
+        ({"more": "x" * 33_000}, "at most 32768"),
+    ):
+        answer = post(**changes)
+        assert answer.status_code == 400
+        assert words in answer.text
 
 
 @pytest.mark.parametrize(

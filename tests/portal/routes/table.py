@@ -253,6 +253,7 @@ TABLE: dict[str, Rule] = {
     "api-teams": Rule({"GET": ALL, "POST": ADMINS}),
     "api-team": Rule({"GET": MEMBERS, "PATCH": ADMINS, "DELETE": ADMINS}, sees=MEMBERS),
     "api-audit": _admins("GET"),
+    "api-doctor": _admins("POST"),
     # Whatever else begins like REST: a sentence in JSON, and nothing else.
     "^api/.*": Rule({}, door=Door.PUBLIC),
     # --- pods ---

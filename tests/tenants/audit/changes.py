@@ -27,6 +27,13 @@ from tests.factories import (
 
 PASSWORD = "a long password"
 NEW = {"new_password1": "orange tugboat 7", "new_password2": "orange tugboat 7"}
+DOCTOR = {
+    "kind": "doctor",
+    "at": "2026-11-26T07:00:00+00:00",
+    "version": "0.1.0",
+    "took_s": 48,
+    "checks": [{"name": "gate", "outcome": "failed", "words": "Closed.", "next_step": "Open it."}],
+}
 
 
 class World:
@@ -204,6 +211,7 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("api-users", "POST"): Change("invite", "root", lambda world: {"username": "ann"}),
     ("api-user", "PATCH"): Change("change", "root", lambda world: {"role": "admin"}),
     ("api-user-reset", "POST"): Change("reset", "root"),
+    ("api-doctor", "POST"): Change("create", "root", lambda world: DOCTOR),
     ("api-teams", "POST"): Change("create", "root", lambda world: {"name": "new"}),
     ("api-team", "PATCH"): Change("change", "root", lambda world: {"budget": {"gpu": 9}}),
     ("api-team", "DELETE"): Change("delete", "root", before=lambda world: world.leave()),
