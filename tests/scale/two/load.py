@@ -180,7 +180,7 @@ class Load:
         self._is_over.set()
         await asyncio.gather(*self._others)
 
-    async def _call(self, rest: Rest, method: str, path: str, **more: Any) -> Answer:
+    async def call(self, rest: Rest, method: str, path: str, **more: Any) -> Answer:
         headers = {"Authorization": f"Token {rest.token}", **more.pop("headers", {})}
         what = f"{method} {path}"
         # A connection of its own for each, so that a failure is Homeport's or the proxy's.
@@ -223,7 +223,7 @@ class Load:
 
             await self._until_done(
                 name,
-                lambda key, form=form, body=body: self._call(
+                lambda key, form=form, body=body: self.call(
                     rest, "POST", "bundles/", headers={**form, **key}, data=body()
                 ),
             )
@@ -235,12 +235,12 @@ class Load:
             job = training(name, "pass")
             await self._until_done(
                 name.replace(" ", "-"),
-                lambda key, job=job: self._call(rest, "POST", "jobs/", headers=key, json=job),
+                lambda key, job=job: self.call(rest, "POST", "jobs/", headers=key, json=job),
             )
             self.submitted.append(name)
             await asyncio.sleep(_SUBMIT_EACH_S)
 
     async def _look(self, rest: Rest) -> None:
         while not self._is_over.is_set():
-            await self._call(rest, "GET", "jobs/")
+            await self.call(rest, "GET", "jobs/")
             await asyncio.sleep(_LOOK_EACH_S)

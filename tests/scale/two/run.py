@@ -100,6 +100,7 @@ async def restart(lab: Lab, table: Table, given: argparse.Namespace) -> None:
     gaps = [place.gap_s for place in load.places]
     lines(table, load, behind)
     if given.viewers >= 100:  # else they say nothing
+        table.add("gap of half of the viewers, s", percentile(gaps, 0.5))
         table.add("gap of 99 of 100 viewers, s", percentile(gaps, 0.99 - 1 / len(gaps)), 3)
         table.add("longest gap, s", max(gaps), 10)
     bad = [one for one in load.answers if not one.is_done]
@@ -133,12 +134,12 @@ async def servers_away(lab: Lab, table: Table, given: argparse.Namespace) -> Non
         place.begin()
     await asyncio.sleep(given.upload_s)
     await load.finish()
-    status = await load._call(lab.owners[0], "GET", "../../status")
+    status = await load.call(lab.owners[0], "GET", "../../status")
     behind = await load.catch_up()
     lines(table, load, behind)
     gap_s = max(place.gap_s for place in load.places)
     await load.leave()
-    table.add("longest gap once healed, s", gap_s)
+    table.add("longest gap once healed, s", gap_s, 3 if given.viewers >= 100 else None)
     meanwhile = [one for one in load.answers[:healed] if one.at > gone and not one.is_done]
     odd = [one for one in meanwhile if not one.is_refused_in_words]
     table.add("refused in words meanwhile", len(meanwhile) - len(odd))
