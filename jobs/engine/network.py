@@ -67,8 +67,8 @@ while True:
 """
 
 
-class _UnknownError(Exception):
-    """It cannot be told; the text says why."""
+class UnknownError(Exception):
+    """It cannot be told; the first text says why, a second one what to do."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,10 @@ class PodManifest:
     account: str = ACCOUNT
 
 
-def namespaces() -> tuple[str, str]:
-    """The names of the two, the same for as long as the installation keeps its secret key."""
-    digest = salted_hmac("homeport.network", "namespaces", algorithm="sha256").hexdigest()[:8]
+def namespaces(key: str | None = None) -> tuple[str, str]:
+    """The names of the two, the same for as long as the installation keeps its secret key (or `key`)."""
+    salted = salted_hmac("homeport.network", "namespaces", secret=key, algorithm="sha256")
+    digest = salted.hexdigest()[:8]
     first, second = (f"u-network-check-{side}-{digest}" for side in _SIDES)
     return first, second
 
@@ -119,7 +120,7 @@ class NetworkCheck:
                     raise
                 await asyncio.shield(self._clear())
                 return found
-        except _UnknownError as error:
+        except UnknownError as error:
             return CheckResult(detail=str(error))
         except ClusterError as error:
             return CheckResult(detail=error.message)
@@ -147,8 +148,8 @@ class NetworkCheck:
         if code == _REACHED:
             return CheckResult("no", f"a pod of {namespaces()[1]} reached one of {namespaces()[0]}")
         if code == _NOT_THERE:
-            raise _UnknownError(f"pods of {namespaces()[1]} did not reach each other either")
-        raise _UnknownError(f"its client ended with code {code}")
+            raise UnknownError(f"pods of {namespaces()[1]} did not reach each other either")
+        raise UnknownError(f"its client ended with code {code}")
 
     async def _make(self, document: Object) -> None:
         """Makes an object; a policy of other settings is made anew, all else that is there will do."""
@@ -214,7 +215,7 @@ class NetworkCheck:
         """The pod as it is now.
 
         Raises:
-            _UnknownError: it will not run.
+            UnknownError: it will not run.
         """
         pod = await self._cluster.get("Pod", _namespace(side), f"network-check-{role}")
         status: dict[str, Any] = pod.get("status") or {}
@@ -223,11 +224,11 @@ class NetworkCheck:
             reason = str(waiting.get("reason") or "")
             if reason in _NO_IMAGE:
                 detail = waiting.get("message") or reason
-                raise _UnknownError(f"the image {container['image']} cannot be pulled: {detail}")
+                raise UnknownError(f"the image {container['image']} cannot be pulled: {detail}")
         is_over = status.get("phase") in {"Failed", "Succeeded"}
         if is_over and (role == "server" or not status.get("containerStatuses")):
             detail = status.get("reason") or status.get("message") or ""
-            raise _UnknownError(f"its pod ended: {detail}")
+            raise UnknownError(f"its pod ended: {detail}")
         return pod
 
     async def _clear(self) -> None:

@@ -105,8 +105,8 @@ async def look(cluster: Cluster, namespace: str) -> AccountAccess:
     said = str(status.get("evaluationError") or "")
     if said and _may(rules, "*", "*.*"):
         return AccountAccess("no", detail=said)
-    needed = [*_pairs(EVERYWHERE), *(_pairs(IN_NAMESPACES) if namespace else ())]
-    excess = tuple(_text(pair) for pair in _pairs(TOO_MUCH) if _may(rules, *pair))
+    needed = [*pairs(EVERYWHERE), *(pairs(IN_NAMESPACES) if namespace else ())]
+    excess = tuple(_text(pair) for pair in pairs(TOO_MUCH) if _may(rules, *pair))
     missing = tuple(_text(pair) for pair in needed if not _may(rules, *pair))
     if missing and status.get("incomplete"):
         # Another authorizer may allow it, and cannot tell.
@@ -114,7 +114,8 @@ async def look(cluster: Cluster, namespace: str) -> AccountAccess:
     return AccountAccess("yes", missing, excess)
 
 
-def _pairs(table: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, str]]:
+def pairs(table: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, str]]:
+    """(verb, resource) of each right."""
     return ((verb, resource) for resource, verbs in table.items() for verb in verbs)
 
 

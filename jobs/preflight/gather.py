@@ -1,0 +1,208 @@
+"""Gathers the facts of a preflight: what the cluster says, and what two pods find in a namespace of their own."""
+
+import asyncio
+import base64
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from jobs.engine.network import namespaces
+from jobs.preflight.trial import NAMESPACE, Trial
+from jobs.rules.check_results import NAMESPACE as HOME
+from jobs.rules.preflight import KEY_MIN, ClusterFacts
+from portal.cluster import access, labels, preflight
+from portal.cluster.client import Cluster, Object
+from portal.cluster.errors import ClusterError, NotFound
+from portal.cluster.resources import GPU
+
+_REVIEW = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_OWN_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_CHECKS = "u-network-check-a-"
+_KEYS = ("HOMEPORT_SECRET_KEY", "HOMEPORT_SECRET_KEY_FALLBACKS")
+_PORTS = 2768  # 30000 to 32767
+
+
+async def installed_settings(cluster: Cluster) -> dict[str, str]:
+    """The settings of the installation in the cluster, and its keys; empty: there is none.
+
+    Raises:
+        ClusterError: it cannot be read.
+    """
+    try:
+        web = await cluster.get("Deployment", HOME, "web")
+    except NotFound:
+        return {}
+    found: dict[str, str] = {}
+    for source in web["spec"]["template"]["spec"]["containers"][0].get("envFrom") or []:
+        if name := (source.get("configMapRef") or {}).get("name"):
+            found |= (await cluster.get("ConfigMap", HOME, name)).get("data") or {}
+        if name := (source.get("secretRef") or {}).get("name"):
+            held = (await cluster.get("Secret", HOME, name)).get("data") or {}
+            found |= {key: base64.b64decode(held[key]).decode() for key in _KEYS if key in held}
+    return found
+
+
+async def gather(cluster: Cluster, site: Mapping[str, str], *, is_kept: bool) -> ClusterFacts:
+    """Everything. The namespace of the trial is removed again, whatever happens, unless it `is_kept`.
+
+    Args:
+        site: what `installed_settings` found.
+    """
+    trial = Trial(cluster)
+    try:
+        missing = await _missing(cluster)
+        frame_problem = "" if missing else await trial.frame()
+        namespace = NAMESPACE if not missing and not frame_problem else ""
+        seen = await preflight.look(cluster, settings.STORAGE_CLASS, namespace)
+        read = await _read(cluster) if not missing else {}
+        nodes, unlabelled = _nodes(read.get("nodes") or [])
+        gpu_nodes = tuple(
+            node["metadata"]["name"]
+            for node in read.get("nodes") or []
+            if int(((node.get("status") or {}).get("allocatable") or {}).get(GPU, 0))
+        )
+        provisioner = await _provisioner(cluster)
+        if frame_problem:
+            tried = trial.failed(frame_problem)
+        elif missing:
+            tried = trial.failed("not tried without these rights")
+        else:
+            tried = await trial.run(nodes, is_installed=bool(site), has_gpus=bool(gpu_nodes))
+        return ClusterFacts(
+            version=seen.version,
+            is_old=seen.is_old,
+            missing=missing,
+            accounts=await _accounts(cluster, read.get("namespaces") or []) if site else (),
+            is_installed=bool(site),
+            pod_security=seen.pod_security.state,
+            class_name=settings.STORAGE_CLASS,
+            provisioner=provisioner,
+            volumes=tuple(map(_old_volume, filter(_is_old, read.get("volumes") or []))),
+            nodes=tuple(node["metadata"]["name"] for node in read.get("nodes") or []),
+            selector=",".join(f"{k}={v}" for k, v in settings.NODE_SELECTOR.items()),
+            unlabelled=unlabelled,
+            portal_host=urlsplit(settings.PUBLIC_URL).hostname or "",
+            node_host=settings.NODE_HOST,
+            key=_key(site, read.get("namespaces") or []),
+            ports_free=_PORTS - len(read.get("node_ports") or []),
+            gpu_nodes=gpu_nodes,
+            trial=tried,
+        )
+    finally:
+        if not is_kept:
+            await asyncio.shield(trial.remove())
+
+
+async def _missing(cluster: Cluster) -> tuple[str, ...]:
+    """What this account lacks of an administrator's rights."""
+    asked = {"verb": "*", "group": "*", "resource": "*"}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked},
+    }
+    try:
+        status = (await cluster.review(_OWN_REVIEW, body)).get("status") or {}
+    except ClusterError as error:
+        return (error.message,)
+    return () if status.get("allowed") else ("everything on everything",)
+
+
+async def _read(cluster: Cluster) -> dict[str, list[Any]]:
+    ports = [
+        port["nodePort"]
+        for service in await cluster.list("Service")
+        for port in service["spec"].get("ports") or []
+        if port.get("nodePort")
+    ]
+    return {
+        "nodes": await cluster.list("Node"),
+        "volumes": await cluster.list("PersistentVolume"),
+        "namespaces": await cluster.list("Namespace"),
+        "node_ports": ports,
+    }
+
+
+async def _provisioner(cluster: Cluster) -> str:
+    try:
+        return str((await cluster.get("StorageClass", None, settings.STORAGE_CLASS))["provisioner"])
+    except ClusterError:
+        return ""
+
+
+def _nodes(nodes: list[Object]) -> tuple[list[Object], tuple[str, ...]]:
+    """Those that people's pods may run on, and the names of those that lack a label for it."""
+    open_ones = [node for node in nodes if _takes_pods(node)]
+    wanted = settings.NODE_SELECTOR.items()
+    chosen = [n for n in open_ones if wanted <= (n["metadata"].get("labels") or {}).items()]
+    return chosen, tuple(n["metadata"]["name"] for n in open_ones if n not in chosen)
+
+
+def _takes_pods(node: Object) -> bool:
+    spec, conditions = node.get("spec") or {}, (node.get("status") or {}).get("conditions") or []
+    is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    is_tainted = any(taint["effect"] != "PreferNoSchedule" for taint in spec.get("taints") or [])
+    return is_ready and not spec.get("unschedulable") and not is_tainted
+
+
+def _is_old(volume: Object) -> bool:
+    return "glusterfs" in volume["spec"]
+
+
+def _old_volume(volume: Object) -> str:
+    claim = volume["spec"].get("claimRef") or {}
+    of = f" of {claim['namespace']}/{claim['name']}" if claim else ""
+    return f"{volume['metadata']['name']} ({volume['spec']['glusterfs'].get('path', '?')}{of})"
+
+
+async def _accounts(cluster: Cluster, spaces: list[Object]) -> tuple[str, ...]:
+    """What the installed reconciler lacks, asked as the cluster would judge each call of it."""
+    owned = [s for s in spaces if labels.OWNER in (s["metadata"].get("labels") or {})]
+    people = [s["metadata"]["name"] for s in owned if s["metadata"]["name"].startswith("u-")]
+    asked: list[tuple[str, tuple[str, str]]] = [
+        ("", pair) for pair in access.pairs(access.EVERYWHERE)
+    ]
+    asked += [(people[0], pair) for pair in access.pairs(access.IN_NAMESPACES)] if people else []
+    limit = asyncio.Semaphore(8)
+
+    async def lacks(namespace: str, verb: str, what: str) -> str:
+        resource, _, group = what.partition(".")
+        attributes: Object = {
+            "verb": verb,
+            "resource": resource,
+            "group": group,
+            "namespace": namespace,
+        }
+        if verb == "bind":
+            attributes["name"] = "homeport-tenant"
+        spec = {
+            "user": f"system:serviceaccount:{HOME}:reconciler",
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+            "resourceAttributes": attributes,
+        }
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": spec,
+        }
+        async with limit:
+            status = (await cluster.review(_REVIEW, body)).get("status") or {}
+        return "" if status.get("allowed") else f"{verb} {what}"
+
+    found = await asyncio.gather(*(lacks(ns, verb, what) for ns, (verb, what) in asked))
+    return tuple(filter(None, found))
+
+
+def _key(site: Mapping[str, str], spaces: list[Object]) -> str:
+    """Whether the installation's key is the one by which the namespaces of its network check are named."""
+    if not site:
+        return "unknown"
+    if len(site.get(_KEYS[0], "")) < KEY_MIN:
+        return "short"
+    names = {s["metadata"]["name"] for s in spaces if s["metadata"]["name"].startswith(_CHECKS)}
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    if not names:
+        return "unknown"
+    return "right" if names & {namespaces(key)[0] for key in keys} else "wrong"
