@@ -45,8 +45,10 @@ class Lifecycle(Planner, ABC):
         self.advance()
         trouble = self.observed.trouble
         if trouble.code and self._steps and self.row.state not in _WITHOUT_CALLS:
-            # Why its calls could not be made the last time outdoes all other reasons.
-            self.explain(trouble)
+            # Why its calls could not be made the last time outdoes all other reasons. With a namespace
+            # that goes our rights in it go first.
+            is_going = self.observed.namespace == "terminating"
+            self.explain(reasons.make("namespace_going") if is_going else trouble)
         return self.made()
 
     # --- admission ---

@@ -275,6 +275,9 @@ CASES = [
          replace(NOTHING, blocked=NAME_TAKEN), (VERIFY,), FAILED, "name_taken"),
     Case("the cluster says not now: tried again, with words", FRESH,
          replace(NOTHING, trouble=REFUSED), (CreateAll(),), None, "quota_refused"),
+    Case("the namespace goes, and our rights in it: that is why", FRESH,
+         replace(NOTHING, trouble=REFUSED, namespace="terminating"), (CreateAll(),), None,
+         "namespace_going"),
     # --- replicas ---
     Case("all run", job(), seen(*ALL_RUN), (), RUNNING, ""),
     Case("one has no node yet", job(), seen(pod(W0), pod(PS)), (), STARTING),
