@@ -118,6 +118,7 @@ class TenantManifest:
     storage_class: str
     portal_peers: tuple[EgressPeer, ...]
     gate_cidrs: tuple[str, ...]
+    gate_doctor: bool  # whether Homeport's doctor may come to gates as browsers do
     closed_cidrs: tuple[str, ...]
     is_internet_open: bool
     role_grants: tuple[RoleGrant, ...] = ROLE_GRANTS
@@ -252,6 +253,7 @@ def tenant_manifest(tenant: Tenant, *, quota_closed: bool = False) -> TenantMani
             *networks("NODE_CIDRS", settings.NODE_CIDRS),
             *networks("CLIENT_CIDRS", settings.CLIENT_CIDRS),
         ),
+        gate_doctor=bool(tenant.owner_id) and tenant.owner.username == settings.DOCTOR_USER,
         closed_cidrs=closed,
         # An `except` must be smaller than its range, so closing everything is no rule at all.
         is_internet_open="0.0.0.0/0" not in closed,

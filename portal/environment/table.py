@@ -210,6 +210,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("GATE_TLS_KEY_FILE", "", "private key (PEM) of that certificate"),
     Setting("NODE_CIDRS", "", "addresses of nodes, for network policies", parse_list),
     Setting("CLIENT_CIDRS", "", "addresses of browsers, for network policies", parse_list),
+    Setting("DOCTOR_USER", "", "person as whom doctor works in the cluster; empty: there is none"),
     Setting(
         "CLUSTER_CIDRS",
         "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16",

@@ -32,6 +32,10 @@ OURS = ("web", "reconciler", "migrate", "backup")
 OF_OTHERS = {
     "StatefulSet/postgres": {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD", "PGDATA"},
     "StatefulSet/redis": {"REDIS_PASSWORD"},
+    # Of the command line.
+    "CronJob/doctor": {
+        *("HOMEPORT_URL", "HOMEPORT_TOKEN", "HOMEPORT_CA_FILE", "PORTAL_IMAGE", "SSL_CERT_FILE"),
+    },
     "Deployment/folders": {
         *("PROVISIONER_NAME", "SERVICE_ACCOUNT_NAME", "CONFIG_MOUNT_PATH", "POD_NAMESPACE"),
     },
@@ -143,7 +147,8 @@ def test_containers_are_hardened_and_say_what_they_take(either: list[Object]) ->
     tokens = {
         owner for owner, pod in pods(documents).items() if pod["automountServiceAccountToken"]
     }
-    assert tokens - {"Deployment/folders"} == {"Deployment/web", "Deployment/reconciler"}
+    ours = {"Deployment/web", "Deployment/reconciler", "CronJob/doctor"}
+    assert tokens - {"Deployment/folders"} == ours
     purge = [owner for owner, pod in pods(documents).items() if "purge-token" in str(pod)]
     assert purge == ["Deployment/reconciler"]
 

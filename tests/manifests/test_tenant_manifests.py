@@ -70,6 +70,19 @@ def check_golden(name: str, documents: list[dict[str, Any]]) -> None:
     assert list(yaml.safe_load_all(path.read_text())) == documents
 
 
+def test_homeports_doctor_comes_to_the_gates_of_its_own_namespace_alone(settings: Settings) -> None:
+    settings.DOCTOR_USER = "ada"
+    [gate] = [one for one in render_tenant(ada()) if one["metadata"]["name"] == "homeport-gate"]
+    assert gate["spec"]["ingress"][0]["from"] == [
+        {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "homeport"}},
+            "podSelector": {"matchLabels": {"app.kubernetes.io/component": "doctor"}},
+        }
+    ]
+    settings.DOCTOR_USER = "lin"
+    assert "doctor" not in str(render_tenant(ada()))
+
+
 def test_a_tenant_on_one_machine():
     check_golden("tenant.yaml", render_tenant(ada()))
 
