@@ -14,6 +14,7 @@ output names each that passed then, and the log of its failure is kept.
 """
 
 import argparse
+import contextlib
 import math
 import os
 import re
@@ -41,6 +42,7 @@ TRIED_AGAIN = 3
 TOLD_EVERY_S = 60.0
 # A lane that is asked to end puts away what it started.
 PUT_AWAY_S = 90.0
+STOPPED_S = 20.0  # likewise what is being built
 # What is not built by then (Lane.prepared_by) is not waited for.
 BUILT_S = 60 * 60.0
 ENDS_S = {"ci": 82 * 60.0}
@@ -189,9 +191,14 @@ class Run:
             time.sleep(0.1)
             for running in list(self._running):
                 self._reap(running)
-            if self._running and time.monotonic() - told_s > TOLD_EVERY_S:
+            if time.monotonic() - told_s > TOLD_EVERY_S:
                 told_s = time.monotonic()
-                say(f"   {', '.join(running.progress() for running in self._running)}")
+                built = [
+                    f"{lane.name} ({last_line(self._preparing_log(lane))})"
+                    for lane in self._waiting
+                    if lane.prepared_by
+                ]
+                say(f"   {', '.join([running.progress() for running in self._running] or built)}")
 
     def try_again(self) -> None:
         """Tries what failed once more, lane by lane, with nothing beside it, if there is time."""
@@ -222,10 +229,10 @@ class Run:
                 self._start(lane)
 
     def _prepare(self, lane: Lane) -> subprocess.Popen[bytes]:
-        """In a group of its own, with all that it starts."""
+        """In a group of its own, with all that it starts; how far it gives way it knows itself."""
         with self._preparing_log(lane).open("wb") as output:
             return subprocess.Popen(
-                ["nice", "-n", "10", *lane.prepared_by],
+                lane.prepared_by,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -260,7 +267,11 @@ class Run:
     def _end_preparing(self, name: str) -> None:
         process = self._preparing.pop(name, None)
         if process and process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOPPED_S)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def _start(self, lane: Lane, tests: Sequence[str] = ()) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -59,7 +60,7 @@ def cluster() -> Iterator[NodeCluster]:
             running = stack.enter_context(nodes)
             if os.environ.get(LEFT_OUT_BECAUSE):
                 _try_pods(running)
-        except (RuntimeError, AssertionError) as error:
+        except (RuntimeError, AssertionError, OSError, subprocess.SubprocessError) as error:
             _leave_out(error)
             raise
         yield running

@@ -1,5 +1,6 @@
 """What a cluster of nodes left on this machine, in words."""
 
+import re
 import subprocess
 from collections.abc import Sequence
 
@@ -26,7 +27,8 @@ def of_network() -> list[str]:
     return [line.strip() for line in said.splitlines() if any(trace in line for trace in traces)]
 
 
-def packet_filters() -> str:
-    """This machine's own rules."""
-    words = ["iptables-save"]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+def packet_filters() -> list[str]:
+    """This machine's own rules, without counters and the time of day."""
+    said = subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
+    lines = (re.sub(r"\[\d+:\d+\]", "", line) for line in said.splitlines())
+    return [line for line in lines if not line.startswith("#")]

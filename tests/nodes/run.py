@@ -25,6 +25,8 @@ from tests.nodes.left import of_network, of_nodes, packet_filters
 from tests.upstream import left
 
 _KEPT = "KEEP_NODES"
+_APART = "HOMEPORT_PREPARES_APART"  # it has mounts of its own
+_PUT_AWAY_S = 60.0
 
 
 def say(text: str) -> None:
@@ -32,11 +34,24 @@ def say(text: str) -> None:
 
 
 def prepare() -> int:
-    """Builds and fetches everything, each part once; the last line says why where that cannot be."""
+    """Builds and fetches everything, each part once; the last line says why where that cannot be.
+
+    Mounts of what builds images are its own, and go with it. What others wait for too is built first, and all
+    else gives way to them.
+    """
     try:
         if why_not := products.why_not(say):
             raise binaries.NoBinariesError(f"there can be no real nodes here: {why_not}")
+        if not os.environ.get(_APART):
+            command = ["unshare", "--mount", "--propagation=private", sys.executable, "-m"]
+            os.execvpe(
+                command[0], [*command, "tests.nodes.run", "prepare"], os.environ | {_APART: "yes"}
+            )
         build.check_tools()
+        for product in (binaries.KUBERNETES, binaries.ETCD):
+            for name in product.programs:
+                binaries.program(product, name, say)
+        os.nice(10)
         products.prepare(say)
         images.layers(say)
         build.archive(IMAGE)
@@ -44,6 +59,21 @@ def prepare() -> int:
         say(" ".join(str(error).split()))
         return 1
     return 0
+
+
+def run(*words: str, **environment: str) -> int:
+    """pytest's exit code; who is interrupted lets it put away what it started."""
+    tests = subprocess.Popen([sys.executable, "-m", "pytest", *words], env=os.environ | environment)
+    try:
+        return tests.wait()
+    except KeyboardInterrupt:
+        tests.send_signal(signal.SIGINT)
+        try:
+            tests.wait(_PUT_AWAY_S)
+        except subprocess.TimeoutExpired:
+            tests.kill()
+            tests.wait()
+        raise
 
 
 def main() -> int:
@@ -69,23 +99,21 @@ def main() -> int:
     reason = Path(f"{folder}-left-out")
     if may_be_left_out:
         os.environ[LEFT_OUT_BECAUSE] = str(reason)
-    before, filters = left.by_default(), packet_filters()
-    pytest = [sys.executable, "-m", "pytest"]
-    if words:
-        code = subprocess.call([*pytest, *words])
-    else:
-        overlay = os.environ | {"NODES_OVERLAY": "yes"}
-        calls = (
-            (OWN_NODES, os.environ),
-            (INSIDE, os.environ),
-            (NODES, os.environ),
-            (OVERLAY, overlay),
-        )
-        code = max(subprocess.call([*pytest, *QUIET, *w], env=env) for w, env in calls)
+    before, network, filters = left.by_default(), of_network(), packet_filters()
+    try:
+        if words:
+            code = run(*words)
+        else:
+            calls = ((OWN_NODES, ""), (INSIDE, ""), (NODES, ""), (OVERLAY, "yes"))
+            code = max(run(*QUIET, *tests, NODES_OVERLAY=is_so) for tests, is_so in calls)
+    except KeyboardInterrupt:
+        left.remove(folder)
+        raise
     if os.environ.get(_KEPT):
         say(f"Kept: {folder}")
         return code
-    found = of_nodes() + of_network() + left.remove(folder) + left.made_by_default(before)
+    found = of_nodes() + [line for line in of_network() if line not in network]
+    found += left.remove(folder) + left.made_by_default(before)
     found += ["rules of packet filters"] if packet_filters() != filters else []
     say(f"This run left behind: {'; '.join(found)}." if found else "Nothing is left of it.")
     if reason.exists() and not found:
