@@ -35,7 +35,9 @@ WHO: dict[str, tuple[str, dict[str, str], str]] = {
     "dns": ("kube-system", {"k8s-app": "kube-dns"}, "10.42.0.14"),
     **{
         name: ("homeport", {"app.kubernetes.io/component": name}, f"10.42.0.{number}")
-        for number, name in enumerate(("web", "reconciler", "migrate", "postgres", "redis"), 20)
+        for number, name in enumerate(
+            ("web", "reconciler", "migrate", "postgres", "redis", "doctor"), 20
+        )
     },
     "laptop": ("", {}, "192.168.1.77"),
     "internet": ("", {}, "93.184.216.34"),
@@ -54,6 +56,7 @@ OPEN = [
     *((who, "redis", 6379) for who in ("web", "reconciler")),
     *((who, "API server", 443) for who in ("web", "reconciler")),
     ("web", "dns", 53),
+    *(("doctor", who, port) for who, port in (("web", 8000), ("node", 31000), ("API server", 443))),
 ]
 CLOSED = [
     *(("ada's worker", "bob's worker", port) for port in (2222, 8888)),
@@ -74,6 +77,9 @@ CLOSED = [
     ("migrate", "API server", 443),
     ("postgres", "internet", 443),
     ("redis", "postgres", 5432),
+    # To gates of its own namespace alone.
+    *(("doctor", who, port) for who, port in (("ada's notebook", 8888), ("web", 8001))),
+    *(("doctor", who, port) for who, port in (("postgres", 5432), ("redis", 6379))),
 ]
 
 
