@@ -33,7 +33,7 @@ from portal import metrics, room, supervise
 from portal.cluster import preflight
 from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
-from portal.cluster.errors import ClusterError, NotFound
+from portal.cluster.errors import ClusterError, Forbidden, NotFound
 from portal.database import clock
 from portal.database.size import size_bytes
 from portal.storage import get_store
@@ -293,6 +293,8 @@ class HealthReporter:
             return check_results.parse_results(body, kind).as_json()
         except NotFound:
             return {}
+        except Forbidden:
+            return {"problem": "Homeport may not read it; apply deploy/cluster again"}
         except (ClusterError, ValueError) as error:
             return {"problem": str(error)[:_TEXT_MAX]}
 

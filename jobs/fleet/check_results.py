@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -68,8 +69,10 @@ def _line(check: CheckFound) -> Check:
 def keep_doctor(results: CheckResults, *, by: User, source_address: str | None = None) -> None:
     """Keeps what the doctor of an admin found on a machine outside the cluster.
 
-    Who may is asked by the caller: of what others post nothing is kept, for it would hide an admin's.
+    Who may is asked by the caller: of what others post nothing is kept, for it would hide an admin's. It is as old as
+    its arrival, whatever the clock of that machine says.
     """
+    results = msgspec.structs.replace(results, at=now())
     target = AuditTarget(DOCTOR, f"doctor {results.version}")
     record(
         by=by, verb="create", target=target, detail=results.as_json(), source_address=source_address

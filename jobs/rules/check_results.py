@@ -40,6 +40,10 @@ class CheckResults(msgspec.Struct, frozen=True):
     took_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)]
     checks: Annotated[list[CheckFound], msgspec.Meta(min_length=1, max_length=60)]
 
+    def __post_init__(self) -> None:
+        if not 2000 < self.at.year < 3000:  # else no age can be told of it
+            raise ValueError("`at` is no time of ours")
+
     def with_outcome(self, outcome: Outcome) -> list[CheckFound]:
         return [check for check in self.checks if check.outcome == outcome]
 

@@ -43,6 +43,8 @@ def test_what_shows_nothing_or_no_database_takes_is_written_out() -> None:
         (body(kind="preflight"), "a result of preflight, not of doctor"),
         (body(kind="x"), "$.kind"),
         (body(at="2026-11-26T07:00:00"), "$.at"),
+        (body(at="9999-12-31T23:59:59-14:00"), "no time of ours"),
+        (body(at="0001-01-01T00:00:00+14:00"), "no time of ours"),
         (body(took_s=-1), "$.took_s"),
         (body(took_s=float("nan")), "malformed"),
         (body(checks=[]), "$.checks"),
