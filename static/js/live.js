@@ -153,8 +153,12 @@ export function startLive() {
   });
   // The back button shows this page as it was left.
   window.addEventListener("pageshow", () => (isLeaving = false));
-  document.addEventListener("pointerdown", (event) => (pressed = event.target), true);
-  for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, release, true);
+  const pressing = (event) => {
+    if (event.button === 0) pressed = event.target; // a menu may keep the release of another one
+  };
+  document.addEventListener("pointerdown", pressing, true);
+  const ends = ["pointerup", "pointercancel", "contextmenu", "dragend", "visibilitychange"];
+  for (const end of ends) document.addEventListener(end, release, true);
   window.addEventListener("blur", release);
   document.addEventListener("htmx:configRequest", (event) => {
     const { elt, headers, triggeringEvent } = event.detail;

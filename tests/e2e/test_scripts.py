@@ -103,6 +103,11 @@ def test_a_part_that_is_read_again_under_the_pointer_loses_no_click(seeded: Seed
     with page.expect_response("**/tenant/part/namespace/"):
         page.mouse.up()
     expect(page.locator("#objects")).to_have_attribute("open", "")
+    part = page.locator("#namespace")
+    part.evaluate("element => element.classList.add('as-it-was')")
+    page.mouse.down(button="right")  # what ends that is often the menu's
+    live.send(type="changed", kind="tenant", id=tenant, revision=100)
+    expect(part).not_to_have_class(re.compile("as-it-was"))
     page.context.close()
 
 
