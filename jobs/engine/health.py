@@ -230,7 +230,7 @@ class HealthReporter:
 
     async def _probe_forever(self) -> None:
         while True:
-            self._store = await _timed(_try_store, self._store) | store_kind()
+            self._store = await _timed("object store", _try_store, self._store) | store_kind()
             with suppress(DatabaseError):
                 self.database_bytes = await sync_to_async(size_bytes)()
                 newest = await sync_to_async(newest_backup_at)()
@@ -240,7 +240,7 @@ class HealthReporter:
                 if self._cache.synced:
                     seen = [one for _, one in sorted(self._cache.namespaces.watch.items.items())]
                     self._strangers = await sync_to_async(find_strangers)(seen)
-            self._layer = await _timed(_try_layer, self._layer) | layer_kind()
+            self._layer = await _timed("channel layer", _try_layer, self._layer) | layer_kind()
             works = "no" not in {self._store["state"], self._layer["state"]} and self._cache.synced
             await asyncio.sleep(PROBE_S if works else PROBE_SOON_S)
 
@@ -332,7 +332,9 @@ def layer_kind() -> dict[str, Any]:
     return {"kind": "redis" if settings.REDIS_URL else "memory"}
 
 
-async def _timed(attempt: Callable[[], Awaitable[None]], before: dict[str, Any]) -> dict[str, Any]:
+async def _timed(
+    name: str, attempt: Callable[[], Awaitable[None]], before: dict[str, Any]
+) -> dict[str, Any]:
     """`{"state": "yes" | "no", "text", "took_s", "checked_at"}` of one try; what failed the same way
     `before` is in the log already."""
     began = time.monotonic()
@@ -349,7 +351,7 @@ async def _timed(attempt: Callable[[], Awaitable[None]], before: dict[str, Any])
     except Exception as error:  # noqa: BLE001  the named fence: what is tried here may fail in any way
         state, text = "no", f"{type(error).__name__}: {error}"[:_TEXT_MAX]
     if state == "no" and text != before.get("text"):
-        log.warning("what the health page tries does not work: %s", text)
+        log.warning("the %s, which is tried for the health page, does not work: %s", name, text)
     took_s = round(time.monotonic() - began, 3)
     checked_at = timezone.now().isoformat(timespec="seconds")
     return {"state": state, "text": text, "took_s": took_s, "checked_at": checked_at}

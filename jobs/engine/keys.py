@@ -57,7 +57,9 @@ class KeyBook:
     def _read() -> list[Use]:
         lease = ReconcilerLease.objects.filter(pk=1).first()
         told = lease.health.get("keys", {}).get("uses", ()) if lease else ()
-        return [{"mark": one["mark"], "since": one["since"]} for one in told]
+        # Another version may have told them otherwise; what cannot be read must not keep a leader from its work.
+        read = [one for one in told if isinstance(one, dict) and {"mark", "since"} <= one.keys()]
+        return [{"mark": one["mark"], "since": one["since"]} for one in read]
 
 
 def _admitted(use: Use, after: Use) -> int:

@@ -23,7 +23,12 @@ from portal.asgi_answer import (
 )
 from portal.storage import get_store
 from portal.storage.folder import STORE_PATH, FolderStore, Incoming, SignedLink
-from portal.storage.store import CHUNK_BYTES, ObjectMismatchError, StoreError
+from portal.storage.store import (
+    CHUNK_BYTES,
+    ObjectMismatchError,
+    ObjectMissingError,
+    StoreError,
+)
 
 log = logging.getLogger(__name__)
 _SILENCE_S = 60.0  # a sender that is silent for so long has gone
@@ -68,8 +73,12 @@ async def _give(store: FolderStore, link: SignedLink, send: Send) -> None:
     try:
         size = await asyncio.to_thread(store.find_size, link.key)
         chunks = await asyncio.to_thread(store.open, link.key)
-    except StoreError as error:
+    except ObjectMissingError as error:
         await _refuse(send, 404, str(error))
+        return
+    except StoreError as error:  # whose text has paths of this machine
+        log.error("the object store cannot give %s: %s", link.key, error)  # noqa: TRY400 (one line)
+        await _refuse(send, 503, "the object store cannot be read right now; try again soon")
         return
     headers = [
         (b"content-type", b"application/octet-stream"),

@@ -7,16 +7,17 @@ _MINUTE_S = 60.0
 
 
 class OnceAMinute(logging.Filter):
-    """One line a minute, its cause in place of the traceback: for what fails again each second."""
+    """One line a minute of each logger, its cause in place of the traceback: for what fails again each second."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._said_at = float("-inf")
+        self._said_at: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if time.monotonic() - self._said_at < _MINUTE_S:
+        now = time.monotonic()
+        if now - self._said_at.get(record.name, float("-inf")) < _MINUTE_S:
             return False
-        self._said_at = time.monotonic()
+        self._said_at[record.name] = now
         if record.exc_info:
             record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]}", ()
             record.exc_info = record.exc_text = None

@@ -207,14 +207,18 @@ def test_the_last_warning_is_kept_with_its_error() -> None:
     assert len(trouble.last["text"]) == 500
 
 
-async def test_a_store_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_cannot_be_written_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def refuse(*_args: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(FolderStore, "put_file", refuse)
-    found = await health._timed(health._try_store, {})
+    found = await health._timed("object store", health._try_store, {})
     assert found["state"] == "no"
     assert "No space left on device" in found["text"]
+    assert "the object store, which is" in caplog.text
+    assert found["text"] in caplog.text
 
 
 async def test_a_try_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +235,7 @@ async def test_a_try_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(health, "_PATIENCE_S", 0.05)
     monkeypatch.setattr(health, "get_channel_layer", Deaf)
-    found = await health._timed(health._try_layer, {})
+    found = await health._timed("channel layer", health._try_layer, {})
     assert (found["state"], found["text"]) == ("no", "no answer within 0.05 s")
 
 
@@ -329,7 +333,8 @@ def test_work_of_a_key_that_is_not_known_is_counted(
     started(5)
     started(5, state="succeeded")
     started(25)
-    ReconcilerLease.objects.create(pk=1, health={"keys": {"uses": uses}})
+    told = [{"mark": "of another version"}, *uses]
+    ReconcilerLease.objects.create(pk=1, health={"keys": {"uses": told}})
     with caplog.at_level(logging.WARNING, "jobs.engine.keys"):
         found = book(in_use, *older)
     assert found.report()["strange"] == strange

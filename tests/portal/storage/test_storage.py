@@ -197,7 +197,7 @@ async def fetch(
         return answer.status, await answer.read()
 
 
-async def test_links_write_and_read_over_http(door: tuple[FolderStore, int]) -> None:
+async def test_links_write_and_read_over_http(folder: Path, door: tuple[FolderStore, int]) -> None:
     store, _ = door
     data = b"\x00\xff" * 2_000_000
     digest = hashlib.sha256(data).hexdigest()
@@ -205,6 +205,9 @@ async def test_links_write_and_read_over_http(door: tuple[FolderStore, int]) -> 
     assert status == 200
     assert await fetch(store.link_get("t/a")) == (200, data)
     assert (await fetch(store.link_get("t/absent")))[0] == 404
+    (folder / "store/t/round").symlink_to("round")  # cannot be opened, and not for want of it
+    status, body = await fetch(store.link_get("t/round"))
+    assert (status, str(folder).encode() in body) == (503, False)
 
 
 async def emptied(room: Path) -> None:
