@@ -4,6 +4,7 @@ Root is; anybody else may be in namespaces of their own, so there the test runs 
 """
 
 import ctypes
+import errno
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.missing import is_missing
+from tests.tools.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 _CAP_SYS_ADMIN = 21
@@ -52,8 +54,18 @@ class SmallDisk:
         self._filler.unlink()
 
     def let_write(self, allowed: bool) -> None:
-        """Mounts it anew, for reading alone or as before; nobody may have a file open for writing."""
-        _mount_tmpfs(self.folder, "", _MS_REMOUNT | (0 if allowed else _MS_RDONLY))
+        """Mounts it anew, for reading alone or as before, as soon as nobody has a file open for writing."""
+
+        def is_mounted() -> bool:
+            try:
+                _mount_tmpfs(self.folder, "", _MS_REMOUNT | (0 if allowed else _MS_RDONLY))
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    raise
+                return False
+            return True
+
+        wait_for("nobody writes on it", is_mounted)
 
 
 @contextmanager
