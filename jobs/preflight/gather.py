@@ -92,7 +92,12 @@ async def gather(cluster: Cluster, site: Mapping[str, str], *, is_kept: bool) ->
         )
     finally:
         if not is_kept:
-            await asyncio.shield(trial.remove())
+            removing = asyncio.ensure_future(trial.remove())
+            try:
+                await asyncio.shield(removing)
+            except asyncio.CancelledError:
+                await removing  # ended while it clears up
+                raise
 
 
 async def _missing(cluster: Cluster) -> tuple[str, ...]:

@@ -181,8 +181,12 @@ class Trial:
         """Quotas and accounts of a new namespace take a moment."""
         until = time.monotonic() + _REFUSED_FOR_S
         while True:
+            creating = asyncio.ensure_future(self._cluster.create(document))
             try:
-                await self._cluster.create(document)
+                await asyncio.shield(creating)
+            except asyncio.CancelledError:
+                await asyncio.wait([creating])  # or it would come after the removal
+                raise
             except AlreadyExists:
                 return
             except ClusterError:

@@ -236,8 +236,8 @@ def test_when_it_is_ended_nothing_is_left_and_after_a_kill_the_next_one_clears_u
         wait_for("it has begun", lambda: pods.ask(*there).is_done, timeout_s=60)
     finally:
         running.send_signal(number)
-        running.communicate(timeout=120)
-    assert pods.ask(*there).is_done is is_left
+        said = running.communicate(timeout=120)[1].decode()
+    assert pods.ask(*there).is_done is is_left, said
     if is_left:
         assert set(failed(plane.kubeconfig, tmp_path)) == {"Pods"}
         assert not pods.ask(*there).is_done
