@@ -3,7 +3,6 @@
 PostgreSQL and Redis, of which there is one each, are kept off the first node, which may be lost.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ from tests.nodes.pods import Pods
 from tests.tools.manifests import checkout
 
 SITE = values(network.address(2))
-EARLIER = "registry.example/homeport:0.0.9"
 
 
 @dataclass
@@ -60,15 +58,6 @@ class Site:
     def run(self, command: str) -> str:
         """A block of a page, in the checkout of the site."""
         return run(self.folder, command, self.cluster.kubeconfig)
-
-    def use_image(self, reference: str) -> None:
-        """What the page says of another image: its name, and all of it again."""
-        file = self.folder / OVERLAY / "site.env"
-        file.write_text(
-            re.sub("(?m)^PORTAL_IMAGE=.*$", f"PORTAL_IMAGE={reference}", file.read_text())
-        )
-        self.run(f"kubectl apply -k {OVERLAY}")
-        self.rolled_out("web", "reconciler")
 
     def pods_of(self, *ids: str) -> list[dict[str, Any]]:
         """Of these trainings and notebooks."""
@@ -116,19 +105,15 @@ def of_two_nodes(folder: Path) -> None:
 
 
 @contextmanager
-def two_nodes(cluster: NodeCluster, folder: Path, image: Path | None = None) -> Iterator[Site]:
-    """Installed, with the person ada; it stays installed.
-
-    Args:
-        image: begin with this archive's `EARLIER` in place of today's.
-    """
+def two_nodes(cluster: NodeCluster, folder: Path) -> Iterator[Site]:
+    """Installed, with the person ada; it stays installed."""
     pods = Pods(cluster.kubeconfig)
-    prepare(cluster, folder, *([image] if image else []))
+    prepare(cluster, folder)
     checkout(folder)
     of_two_nodes(folder)
     first = cluster.nodes[0].name
     pods.must("cordon", first)
-    *page, invite = commands(SITE | ({"PORTAL_IMAGE": EARLIER} if image else {}))
+    *page, invite = commands(SITE)
     for command in page:
         run(folder, command, cluster.kubeconfig)
     pods.must("uncordon", first)

@@ -14,6 +14,8 @@ class Command(BaseCommand):
     """`manage.py restore FILE`."""
 
     help = __doc__ or ""
+    # As a backup is made: where files that serving needs are not at hand.
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, help="a file of manage.py backup")
