@@ -15,7 +15,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.bench import cache_rows, cluster_rows, lag_row, log_rows, page_rows, submit_row
+from tests.bench import (
+    cache_rows,
+    cluster_rows,
+    lag_row,
+    log_rows,
+    page_rows,
+    proof_row,
+    submit_row,
+)
 from tests.bench.ledger import Ledger
 from tests.bench.results import HEAD, Result, line_of, summary
 from tests.bench.world import World, world
@@ -34,8 +42,9 @@ CACHE = ("M9", "M10")
 PAGES = ("M11", "M12")
 SUBMIT = ("M13",)
 LAG = ("M14",)
+PROOFS = ("M15",)
 LOGS = (*(row for rows in LOG_WORKLOADS.values() for row in rows), *GATES)
-ROWS = tuple(sorted((*LOGS, *CACHE, *PAGES, *SUBMIT, *LAG), key=lambda row: int(row[1:])))
+ROWS = tuple(sorted((*LOGS, *CACHE, *PAGES, *SUBMIT, *LAG, *PROOFS), key=lambda row: int(row[1:])))
 REPEATS, QUICK_REPEATS = 5, 2
 REAL_REPEATS = 2
 CACHE_REPEATS = 3  # each takes half a minute, nearly all of it the informer's
@@ -154,6 +163,8 @@ def main(arguments: Sequence[str]) -> int:
         asyncio.run(pages(Path(folder), wanted, repeats, table))
         if wanted.intersection(SUBMIT):
             table.add(submit_row.submit(repeats))
+        if wanted.intersection(PROOFS):
+            table.add(proof_row.proofs())
     say("\n".join(["", summary(table.results), *notes]))
     say(
         f"Took {time.monotonic() - began:.0f} s; load at the end {os.getloadavg()[0]:.1f}. "

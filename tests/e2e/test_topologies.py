@@ -33,9 +33,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.tensorflow]
 
 @dataclass(frozen=True)
 class Proof:
+    """A program of two workers; `budget_s` is from the submit to its success, on idle cores (row M15)."""
+
     topology: str
     image: str
     command: str
+    budget_s: float
     gpus: int = 0  # of each of the two workers; torchrun starts a process for each
     addresses: str = "names"
 
@@ -45,6 +48,18 @@ class Proof:
     @property
     def script(self) -> Path:
         return EXAMPLES / next(word for word in self.command.split() if word.endswith(".py"))
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What is submitted, but its name and source."""
+        workers = {"worker": {**EACH, "count": 2, "gpu": self.gpus}}
+        return {
+            "topology": self.topology,
+            "image": self.image,
+            "command": self.command.split(),
+            "addresses": self.addresses,
+            "replicas": MPI if self.topology == "mpi" else workers,
+        }
 
 
 # The remote shell as somebody would call it who does not know the token, then something long.
@@ -60,13 +75,13 @@ exec mpirun sleep 86399
 """
 MPI = {"launcher": {**EACH, "cpu": "200m"}, "worker": {**EACH, "count": 2, "cpu": "300m"}}
 PROOFS = (
-    Proof("tf-multiworker", TENSORFLOW, "python multiworker.py --log_dir={{log_dir}}"),
-    Proof("torch-ddp", "lab/torch:1.13-cpu", "python ddp.py"),
-    Proof("torch-ddp", "lab/torch:1.13-cpu", "python -m torch.distributed.run ddp.py"),
-    Proof("torch-ddp", "lab/torch:1.13-cpu", "python -m torch.distributed.run ddp.py", gpus=2),
-    Proof("jax", "lab/jax:0.10", "python jax_sum.py"),
-    Proof("mpi", "lab/openmpi:5.0", "mpirun python mpi_sgd.py"),
-    Proof("mpi", "lab/mpich:5.0", "mpirun python mpi_sgd.py", addresses="ip"),
+    Proof("tf-multiworker", TENSORFLOW, "python multiworker.py --log_dir={{log_dir}}", 30),
+    Proof("torch-ddp", "lab/torch:1.13-cpu", "python ddp.py", 10),
+    Proof("torch-ddp", "lab/torch:1.13-cpu", "python -m torch.distributed.run ddp.py", 15),
+    Proof("torch-ddp", "lab/torch:1.13-cpu", "python -m torch.distributed.run ddp.py", 15, gpus=2),
+    Proof("jax", "lab/jax:0.10", "python jax_sum.py", 15),
+    Proof("mpi", "lab/openmpi:5.0", "mpirun python mpi_sgd.py", 10),
+    Proof("mpi", "lab/mpich:5.0", "mpirun python mpi_sgd.py", 10, addresses="ip"),
 )
 
 
@@ -91,7 +106,6 @@ def test_all_ranks_come_to_what_one_process_would(
     if "torch" in proof.image:
         need_torch()
     ranks = range(2 * max(1, proof.gpus))
-    workers = {**EACH, "count": 2, "gpu": proof.gpus}
     if proof.gpus:
         quota = {"gpu": 2 * proof.gpus}
         tenant = ada.tenant()["id"]
@@ -99,15 +113,7 @@ def test_all_ranks_come_to_what_one_process_would(
         page, counted = portal.session("ada"), f"{portal.url}/tenant/part/quota/"
         four = r"GPU</b>\s*<span[^>]*>\d+ of 4 used"
         wait_for("it is counted", lambda: re.search(four, page.get(counted, timeout=30).text))
-    done, log = run_to_the_end(
-        ada,
-        proof.script,
-        topology=proof.topology,
-        image=proof.image,
-        command=proof.command.split(),
-        addresses=proof.addresses,
-        replicas=MPI if proof.topology == "mpi" else {"worker": workers},
-    )
+    done, log = run_to_the_end(ada, proof.script, **proof.body)
     ends = re.findall(r"rank (\d) weights (\S+) (\S+) loss (\S+)", log)
     assert sorted(int(rank) for rank, *_rest in ends) == [*ranks], log
     for rank, first, second, loss in ends:
