@@ -27,7 +27,7 @@ from django.utils import timezone
 
 from jobs.engine import network
 from jobs.engine.keys import KeyBook
-from jobs.engine.strangers import find_strangers
+from jobs.engine.unknown_namespaces import find_unknown_namespaces
 from jobs.rules import check_results
 from portal import metrics, room, supervise
 from portal.cluster import preflight
@@ -57,7 +57,7 @@ _TEXT_MAX = 500
 # Of what is told, these alone are worth a write of their own.
 _SUBSTANCE = (
     *("watches", "last_error", "tasks", "store", "channel_layer", "cluster", "network"),
-    *("results", "started_at", "keys", "strangers"),
+    *("results", "started_at", "keys", "unknown_namespaces"),
 )
 _NUMBERS = frozenset({"heard_at", "objects", "lists", "connects", "took_s", "checked_at"})
 
@@ -120,7 +120,7 @@ class HealthReporter:
         self._network: dict[str, Any] = {"state": "unknown"}
         self._results: dict[str, dict[str, Any]] = {}
         self._keys = KeyBook()
-        self._strangers: list[dict[str, Any]] = []
+        self._unknown_namespaces: list[dict[str, Any]] = []
         self._database_ahead_s: float | None = None
         self._told: dict[str, Any] = {}
         self.database_bytes: int | None = None
@@ -162,7 +162,7 @@ class HealthReporter:
                 "database_ahead_s": self._database_ahead_s,
             },
             "keys": self._keys.report(),
-            "strangers": self._strangers,
+            "unknown_namespaces": self._unknown_namespaces,
         }
 
     def news(self) -> dict[str, Any] | None:
@@ -239,7 +239,7 @@ class HealthReporter:
                 await sync_to_async(self._keys.look)()
                 if self._cache.synced:
                     seen = [one for _, one in sorted(self._cache.namespaces.watch.items.items())]
-                    self._strangers = await sync_to_async(find_strangers)(seen)
+                    self._unknown_namespaces = await sync_to_async(find_unknown_namespaces)(seen)
             self._layer = await _timed("channel layer", _try_layer, self._layer) | layer_kind()
             works = "no" not in {self._store["state"], self._layer["state"]} and self._cache.synced
             await asyncio.sleep(PROBE_S if works else PROBE_SOON_S)

@@ -26,7 +26,7 @@ def checks(
         _storage_class(told, class_name),
         _pod_security(told),
         network(report),
-        *_strangers(report),
+        *_unknown_namespaces(report),
         _rights(told),
         _metrics(told),
     ]
@@ -112,9 +112,9 @@ def network(report: Report) -> Check:
     return Check("rest", title, text, "", None, detail)
 
 
-def _strangers(report: Report) -> Iterator[Check]:
+def _unknown_namespaces(report: Report) -> Iterator[Check]:
     """A line for each installation whose namespaces no row knows."""
-    for told in report.get("strangers", []):
+    for told in report.get("unknown_namespaces", []):
         names = ", ".join(told["names"])
         words = {"count": told["count"], "portal": told["portal"], "names": names}
         if told["portal"] == settings.POD_PORTAL_URL:

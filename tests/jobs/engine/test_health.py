@@ -271,10 +271,10 @@ async def test_namespaces_of_another_homeport_are_seen_and_left_alone(
     kept = [deepcopy(lab.api.put(one)) for one in others]
 
     async def are_seen() -> bool:
-        return len((await told(lab)).get("strangers", ())) == 2
+        return len((await told(lab)).get("unknown_namespaces", ())) == 2
 
     await lab.until(are_seen)
-    assert (await told(lab))["strangers"] == [
+    assert (await told(lab))["unknown_namespaces"] == [
         {"portal": "", "count": 1, "names": ["u-old-1"]},
         {"portal": "http://there", "count": 1, "names": ["u-lin-1"]},
     ]

@@ -294,8 +294,8 @@ def test_a_key_that_is_not_known_any_more_is_told_while_it_matters() -> None:
 def test_namespaces_that_no_row_knows_are_told_by_whose_they_are(settings: Any) -> None:
     settings.POD_PORTAL_URL = "http://here"
     seen = [("", "u-old"), ("http://here", "u-lost"), ("http://there", "u-theirs")]
-    strangers = [{"portal": portal, "count": 1, "names": [name]} for portal, name in seen]
-    lease(health=good_report(strangers=strangers))
+    unknown = [{"portal": portal, "count": 1, "names": [name]} for portal, name in seen]
+    lease(health=good_report(unknown_namespaces=unknown))
     make_node()
     found = HealthPage().troubles
     assert {check.title for check in found} == {"Namespaces not known here"}

@@ -12,7 +12,7 @@ from tenants.record import read_record
 _NAMED = 3
 
 
-def find_strangers(seen: Sequence[KubeNamespace]) -> list[dict[str, Any]]:
+def find_unknown_namespaces(seen: Sequence[KubeNamespace]) -> list[dict[str, Any]]:
     """`{"portal", "count", "names"}` of each installation; `portal` is its POD_PORTAL_URL, or empty. Blocking.
 
     Raises:
