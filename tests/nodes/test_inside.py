@@ -25,6 +25,18 @@ VIEWERS = 50  # ten of a person, which is as many as there may be
 # More than half of what Homeport leaves of a node of two processors, so that no two of them share one.
 HALF = {"cpu": "905m", "memory": "256Mi"}
 SMALL = {"cpu": "200m", "memory": "128Mi"}
+# What is replaced while it is opened on another node is answered "stale file handle" by GlusterFS (docs/storage.md).
+READ = """
+import errno, time
+def read(path):
+    for again in reversed(range(100)):
+        try:
+            return open(path).read()
+        except OSError as error:
+            if error.errno != errno.ESTALE or not again:
+                raise
+            time.sleep(0.1)
+"""
 # The worker adds up with its parameter server and writes where it is, for others to read, until somebody says enough.
 TRAIN = """
 import os, pathlib, socket, sys, time
@@ -84,6 +96,14 @@ def python(program: str, *words: str) -> list[str]:
     return ["python3", "-c", program, *words]
 
 
+def _answers(site: Site) -> bool:
+    """Whether the portal answers ten times in a row, each time by a connection of its own."""
+    try:
+        return all(requests.get(f"{site.portal.url}/livez", timeout=5).ok for _ in range(10))
+    except requests.RequestException:
+        return False
+
+
 def _tail(rest: Rest, job: dict[str, Any]) -> str:
     return rest.text(f"jobs/{job['id']}/logs/?tail=50")
 
@@ -121,9 +141,10 @@ def test_a_training_is_read_on_the_other_node_while_a_brick_of_its_own_is_lost(s
         assert Lab(base, lab.cookie).status() == 200
         assert requests.get(f"{base}api/status", timeout=30).status_code == 401
     with lab.kernel() as kernel:
+        kernel.run(READ)
 
         def step() -> int:
-            return int(kernel.run(f"print(open({place + '/checkpoint'!r}).read())").split()[0])
+            return int(kernel.run(f"print(read({place + '/checkpoint'!r}))").split()[0])
 
         seen = step()
         wait_for("it goes on without a brick", lambda: step() > seen + 20)
@@ -194,6 +215,7 @@ def test_a_training_goes_on_when_its_node_is_lost_with_a_web_and_a_reconciler(si
         wait_for("the cluster knows", lambda: not is_ready(plane, lost.name), timeout_s=90)
         taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
         site.pods.must("taint", "node", lost.name, taint)
+        wait_for("nobody is sent to the lost web any more", lambda: _answers(site), timeout_s=90)
         done = site.ada.wait(job, "succeeded", timeout_s=2 * START_S)
         assert (len(done["attempts"]), done["retries"]) == (2, 0)
 
