@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from channels.layers import get_channel_layer
 
 from jobs.logs import consumers, hub, tail
 from portal.storage.folder import FolderStore
@@ -23,6 +24,8 @@ async def world(
     cluster = FakeCluster()
     made = hub.Hub(cluster)
     hub.set_hub(made)
+    # A server that stops cuts off what its websockets still had to do, such as to leave their groups.
+    await get_channel_layer().flush()
     async with serving(ROUTES) as port:
         settings.WEBSOCKET_ORIGINS = [f"http://localhost:{port}"]
         yield World(port, cluster)
