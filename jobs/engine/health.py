@@ -289,8 +289,9 @@ class HealthReporter:
     async def _result(self, kind: check_results.Kind) -> dict[str, Any]:
         try:
             found = await self._cluster.get("ConfigMap", check_results.NAMESPACE, kind)
-            body = str((found.get("data") or {}).get(check_results.KEY, "")).encode()
-            return check_results.parse_results(body, kind).as_json()
+            body = (found.get("data") or {}).get(check_results.KEY, "")
+            # Without one it is as the installation made it, for the first run to write to.
+            return check_results.parse_results(body.encode(), kind).as_json() if body else {}
         except NotFound:
             return {}
         except Forbidden:

@@ -117,20 +117,20 @@ async def reporter(cluster: Cluster) -> HealthReporter:  # noqa: F811
     [
         (GOOD, "version", "0.1.0"),
         ("{", "problem", "it is no result"),
-        (None, "problem", "it is no"),
     ],
 )
 async def test_what_preflight_found_is_read_from_the_cluster(
     reporter: HealthReporter,
     api: FakeApi,  # noqa: F811
-    text: str | None,
+    text: str,
     key: str,
     told: str,
 ) -> None:
     assert await reporter._result("preflight") == {}
     meta = {"namespace": "homeport", "name": "preflight"}
-    data = None if text is None else {"result.json": text}
-    api.put({"kind": "ConfigMap", "metadata": meta, "data": data})
+    api.put({"kind": "ConfigMap", "metadata": meta})
+    assert await reporter._result("preflight") == {}
+    api.put({"kind": "ConfigMap", "metadata": meta, "data": {"result.json": text}})
     assert (await reporter._result("preflight"))[key].startswith(told)
 
 
