@@ -3,29 +3,35 @@
 import asyncio
 import base64
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from jobs.engine.network import namespaces
+from jobs.engine.network import UnknownError, namespaces
 from jobs.preflight.trial import NAMESPACE, Trial
 from jobs.rules.check_results import NAMESPACE as HOME
-from jobs.rules.preflight import KEY_MIN, ClusterFacts
+from jobs.rules.preflight import KEY_MIN, STATIC, ClusterFacts, is_taken_over
 from portal.cluster import access, labels, preflight
 from portal.cluster.client import Cluster, Object
 from portal.cluster.errors import ClusterError, NotFound
 from portal.cluster.resources import GPU
+from portal.environment import is_in_pod
+from portal.environment.table import SETTINGS
 
 _REVIEW = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _OWN_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _CHECKS = "u-network-check-a-"
 _KEYS = ("HOMEPORT_SECRET_KEY", "HOMEPORT_SECRET_KEY_FALLBACKS")
 _PORTS = 2768  # 30000 to 32767
+_TAKEN = frozenset(filter(is_taken_over, (setting.name for setting in SETTINGS)))
 
 
 async def installed_settings(cluster: Cluster) -> dict[str, str]:
-    """The settings of the installation in the cluster, and its keys; empty: there is none.
+    """Those settings of the installation that hold outside its pods, and its keys; empty: there is none.
+
+    Nothing but settings: they become the environment of a process of an administrator.
 
     Raises:
         ClusterError: it cannot be read.
@@ -37,70 +43,95 @@ async def installed_settings(cluster: Cluster) -> dict[str, str]:
     found: dict[str, str] = {}
     for source in web["spec"]["template"]["spec"]["containers"][0].get("envFrom") or []:
         if name := (source.get("configMapRef") or {}).get("name"):
-            found |= (await cluster.get("ConfigMap", HOME, name)).get("data") or {}
+            data = (await cluster.get("ConfigMap", HOME, name)).get("data") or {}
+            found |= {key: data[key] for key in _TAKEN & data.keys()}
         if name := (source.get("secretRef") or {}).get("name"):
             held = (await cluster.get("Secret", HOME, name)).get("data") or {}
             found |= {key: base64.b64decode(held[key]).decode() for key in _KEYS if key in held}
     return found
 
 
-async def gather(cluster: Cluster, site: Mapping[str, str], *, is_kept: bool) -> ClusterFacts:
+async def gather(
+    cluster: Cluster, site: Mapping[str, str], missing: tuple[str, ...], *, is_kept: bool
+) -> ClusterFacts:
     """Everything. The namespace of the trial is removed again, whatever happens, unless it `is_kept`.
 
     Args:
         site: what `installed_settings` found.
+        missing: what `missing_rights` found; where there are some, nothing is made and little is read.
+
+    Raises:
+        ClusterError: something cannot be read.
+        UnknownError: it was in vain, and the namespace does not go.
     """
-    trial = Trial(cluster)
+    if missing:
+        seen = await preflight.look(cluster, settings.STORAGE_CLASS, "")
+        return ClusterFacts(version=seen.version, is_old=seen.is_old, missing=missing)
+    provisioner = await _provisioner(cluster)
+    trial, facts = Trial(cluster, has_claim=provisioner != STATIC), None
     try:
-        missing = await _missing(cluster)
-        frame_problem = "" if missing else await trial.frame()
-        namespace = NAMESPACE if not missing and not frame_problem else ""
-        seen = await preflight.look(cluster, settings.STORAGE_CLASS, namespace)
-        read = await _read(cluster) if not missing else {}
-        nodes, unlabelled = _nodes(read.get("nodes") or [])
-        gpu_nodes = tuple(
-            node["metadata"]["name"]
-            for node in read.get("nodes") or []
-            if int(((node.get("status") or {}).get("allocatable") or {}).get(GPU, 0))
-        )
-        provisioner = await _provisioner(cluster)
-        if frame_problem:
-            tried = trial.failed(frame_problem)
-        elif missing:
-            tried = trial.failed("not tried without these rights")
-        else:
-            tried = await trial.run(nodes, is_installed=bool(site), has_gpus=bool(gpu_nodes))
-        return ClusterFacts(
-            version=seen.version,
-            is_old=seen.is_old,
-            missing=missing,
-            accounts=await _accounts(cluster, read.get("namespaces") or []) if site else (),
-            is_installed=bool(site),
-            pod_security=seen.pod_security.state,
-            class_name=settings.STORAGE_CLASS,
-            provisioner=provisioner,
-            volumes=tuple(map(_old_volume, filter(_is_old, read.get("volumes") or []))),
-            nodes=tuple(node["metadata"]["name"] for node in read.get("nodes") or []),
-            selector=",".join(f"{k}={v}" for k, v in settings.NODE_SELECTOR.items()),
-            unlabelled=unlabelled,
-            portal_host=urlsplit(settings.PUBLIC_URL).hostname or "",
-            node_host=settings.NODE_HOST,
-            key=_key(site, read.get("namespaces") or []),
-            ports_free=_PORTS - len(read.get("node_ports") or []),
-            gpu_nodes=gpu_nodes,
-            trial=tried,
-        )
+        facts = await _facts(cluster, site, trial, provisioner)
     finally:
-        if not is_kept:
-            removing = asyncio.ensure_future(trial.remove())
-            try:
-                await asyncio.shield(removing)
-            except asyncio.CancelledError:
-                await removing  # ended while it clears up
-                raise
+        left = () if is_kept else await _left(trial)
+        if left and facts is None:
+            raise UnknownError(*left)
+    return replace(facts, left=left)
 
 
-async def _missing(cluster: Cluster) -> tuple[str, ...]:
+async def _left(trial: Trial) -> tuple[str, ...]:
+    """Clears up; why that was in vain, and what to do, or nothing."""
+    removing = asyncio.ensure_future(trial.remove())
+    try:
+        await asyncio.shield(removing)
+    except asyncio.CancelledError:
+        await removing  # ended while it clears up
+        raise
+    except UnknownError as error:
+        return error.args
+    except ClusterError as error:
+        return (error.message, f"kubectl delete namespace {NAMESPACE}")
+    return ()
+
+
+async def _facts(
+    cluster: Cluster, site: Mapping[str, str], trial: Trial, provisioner: str
+) -> ClusterFacts:
+    problem = await trial.frame()
+    seen = await preflight.look(cluster, settings.STORAGE_CLASS, "" if problem else NAMESPACE)
+    read = await _read(cluster)
+    nodes, unlabelled = _nodes(read["nodes"])
+    gpu_nodes = tuple(
+        node["metadata"]["name"]
+        for node in read["nodes"]
+        if int(((node.get("status") or {}).get("allocatable") or {}).get(GPU, 0))
+    )
+    if problem:
+        tried = trial.failed(*problem)
+    else:
+        tried = await trial.run(nodes, is_installed=bool(site), has_gpus=bool(gpu_nodes))
+    return ClusterFacts(
+        version=seen.version,
+        is_old=seen.is_old,
+        accounts=await _accounts(cluster, read["namespaces"]) if site else (),
+        is_installed=bool(site),
+        pod_security=seen.pod_security.state,
+        class_name=settings.STORAGE_CLASS,
+        provisioner=provisioner,
+        volumes=tuple(map(_old_volume, filter(_is_old, read["volumes"]))),
+        nodes=tuple(node["metadata"]["name"] for node in read["nodes"]),
+        selector=",".join(f"{k}={v}" for k, v in settings.NODE_SELECTOR.items()),
+        unlabelled=unlabelled,
+        portal_host=urlsplit(settings.PUBLIC_URL).hostname or "",
+        node_host=settings.NODE_HOST,
+        key=_key(site, read["namespaces"]),
+        ports_free=_PORTS - len(read["node_ports"]),
+        gpu_nodes=gpu_nodes,
+        is_in_pod=is_in_pod(),
+        trial=tried,
+    )
+
+
+async def missing_rights(cluster: Cluster) -> tuple[str, ...]:
     """What this account lacks of an administrator's rights."""
     asked = {"verb": "*", "group": "*", "resource": "*"}
     body = {

@@ -12,17 +12,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.utils import timezone
 
 from jobs.engine.network import UnknownError
 from jobs.engine.pull_secret import PullSecret
 from jobs.kinds.manifests import PULL_SECRET, PodSettings, pod_settings
 from jobs.preflight import pod
 from jobs.rules.check_results import NAMESPACE as HOME
-from jobs.rules.preflight import TrialFacts
+from jobs.rules.preflight import TrialFacts, made_for, not_abandoned
 from portal.cluster import labels
 from portal.cluster.client import Cluster, Object
 from portal.cluster.errors import AlreadyExists, ClusterError, NotFound, QuotaExceeded
 from portal.cluster.resources import GPU
+from portal.environment import is_in_pod
 from portal.errors import ConfigurationError
 from tenants.manifests import ACCOUNT, render_tenant
 from tenants.models import Tenant
@@ -30,8 +32,7 @@ from tenants.models import Tenant
 NAMESPACE = "homeport-preflight-trial"
 CLAIM_BYTES = 2**27
 _PULL_S = 600.0
-_START_S = 120.0
-_CLIENT_S = 180.0
+_CLIENT_S = _PULL_S + 300.0  # its node may have to pull, too; what it tries takes 220 s at most
 _GPU_S = 60.0
 _REMOVAL_S = 120.0
 _REFUSED_FOR_S = 15.0
@@ -44,8 +45,11 @@ _NO_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "
 class Trial:
     """One run; `frame`, then `run`, then `remove`."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, has_claim: bool) -> None:
         self._cluster = cluster
+        self._has_claim = has_claim
+        self._run = uuid.uuid4().hex
+        self._has_begun = False
         self._found = TrialFacts()
         self._policies: list[Object] = []
         self._began = 0.0
@@ -53,23 +57,37 @@ class Trial:
     def failed(self, problem: str, next_step: str = "") -> TrialFacts:
         return replace(self._found, problem=problem, next_step=next_step)
 
-    async def frame(self) -> str:
+    async def frame(self) -> tuple[str, ...]:
         """Makes the namespace without its policies; what an earlier run left goes first.
 
         Returns:
-            what is in the way; empty: nothing.
+            what is in the way, and what to do; empty: nothing.
         """
         try:
-            await self.remove()
-            for document in await asyncio.to_thread(_documents):
+            with suppress(NotFound):
+                meta = (await self._cluster.get("Namespace", None, NAMESPACE))["metadata"]
+                self._refuse(not_abandoned(meta, timezone.now()))
+                await self._remove(meta["uid"])
+            self._has_begun = True
+            for document in await asyncio.to_thread(_documents, self._run):
                 if document["kind"] == "NetworkPolicy":
                     self._policies.append(document)
-                else:
+                elif document["kind"] != "PersistentVolumeClaim" or self._has_claim:
                     await self._make(document)
+                if document["kind"] == "Namespace" and not await self._uid():
+                    self._refuse("is of a preflight that began at the same time")
             await self._logins()
+        except UnknownError as error:
+            return error.args
         except (ClusterError, ConfigurationError, TimeoutError, OSError) as error:
-            return str(error)
-        return ""
+            return (str(error),)
+        return ()
+
+    @staticmethod
+    def _refuse(why: str) -> None:
+        if why:
+            step = f"Wait for it, or remove it: kubectl delete namespace {NAMESPACE}."
+            raise UnknownError(f"the namespace {NAMESPACE} {why}", step)
 
     async def run(self, nodes: list[Object], *, is_installed: bool, has_gpus: bool) -> TrialFacts:
         """Tries everything, and tells what it found until something was in the way."""
@@ -84,19 +102,50 @@ class Trial:
         return self._found
 
     async def remove(self) -> None:
-        """Removes the namespace and waits until it is gone.
+        """Removes the namespace that `frame` has made and waits until it is gone.
 
         Raises:
             ClusterError: it cannot be removed.
-            TimeoutError: it does not go.
+            UnknownError: it does not go.
         """
-        async with asyncio.timeout(_REMOVAL_S):
-            with suppress(NotFound):
-                while True:
-                    found = await self._cluster.get("Namespace", None, NAMESPACE)
-                    uid = found["metadata"]["uid"]
-                    await self._cluster.delete("Namespace", None, NAMESPACE, uid=uid)
-                    await asyncio.sleep(_LOOK_S)
+        if self._has_begun and (uid := await self._uid()):
+            await self._remove(uid)
+
+    async def _uid(self) -> str:
+        """Of the namespace, where it is this run's."""
+        with suppress(NotFound):
+            meta = (await self._cluster.get("Namespace", None, NAMESPACE))["metadata"]
+            if (meta.get("labels") or {}).get(labels.PREFLIGHT) == self._run:
+                return str(meta["uid"])
+        return ""
+
+    async def _remove(self, uid: str) -> None:
+        try:
+            async with asyncio.timeout(_REMOVAL_S):
+                await self._free_volume()
+                with suppress(NotFound):
+                    while True:
+                        found = await self._cluster.get("Namespace", None, NAMESPACE)
+                        if found["metadata"]["uid"] != uid:
+                            return
+                        await self._cluster.delete("Namespace", None, NAMESPACE, uid=uid)
+                        await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            text = f"the namespace {NAMESPACE} is being removed and does not go"
+            step = f"Its status.conditions say why: kubectl get namespace {NAMESPACE} -o yaml."
+            raise UnknownError(text, step) from None
+
+    async def _free_volume(self) -> None:
+        """Has the volume that the class made for the claim go with it, whatever the class says."""
+        with suppress(NotFound):
+            claim = await self._cluster.get("PersistentVolumeClaim", NAMESPACE, "data")
+            if name := (claim.get("spec") or {}).get("volumeName"):
+                volume = await self._cluster.get("PersistentVolume", None, name)
+                if made_for(volume, claim):
+                    meta = {"uid": volume["metadata"]["uid"]}
+                    policy = {"persistentVolumeReclaimPolicy": "Delete"}
+                    patch = {"metadata": meta, "spec": policy}
+                    await self._cluster.merge_patch("PersistentVolume", None, name, patch)
 
     # --- what is tried ---
     async def _try(self, nodes: list[Object], *, is_installed: bool) -> None:
@@ -108,7 +157,8 @@ class Trial:
         places = (nodes[0]["metadata"]["name"], nodes[-1]["metadata"]["name"])
         self._tell(places=places)
         api = ("kubernetes.default.svc", 443)
-        told: dict[str, Any] = {"role": "server", "folder": "/data", "api": api}
+        folder = "/data" if self._has_claim else ""
+        told: dict[str, Any] = {"role": "server", "folder": folder, "api": api}
         began = self._began = time.monotonic()
         await self._make(_pod("server", told, pods, places[0]))
         server = await self._until(self._ready, "server", _PULL_S)
@@ -116,7 +166,8 @@ class Trial:
         await self._make(_service())
         ports = await self._ports()
         addresses = {n["metadata"]["name"]: _address(n) for n in (nodes[0], nodes[-1])}
-        heard = {name: await _hear(addresses[name], ports[0]) for name in addresses}
+        doors = addresses | _node_host(is_installed=is_installed)
+        heard = {name: await _hear(address, ports[0]) for name, address in doors.items()}
         self._tell(peers={name: said.get("peer", "") for name, (said, _at) in heard.items()})
         for said, at in heard.values():
             if said:
@@ -127,14 +178,14 @@ class Trial:
         needed = _needed(pods) if is_installed else {}
         closed = {"the API server": api, "the metadata of a cloud": ("169.254.169.254", 80)}
         closed |= {f"kubelet of {name}": (address, 10250) for name, address in addresses.items()}
-        told = {"role": "client", "folder": "/data", "server": server["status"]["podIP"]}
+        told = {"role": "client", "folder": folder, "server": server["status"]["podIP"]}
         told |= {"needed": needed, "closed": closed}
         await self._make(_pod("client", told, pods, places[1]))
         self._tell(client=await self._ended("client", _CLIENT_S))
-        gates = {name: bool((await _hear(addresses[name], ports[0]))[0]) for name in addresses}
-        self._tell(gates={name: is_open for name, is_open in gates.items() if heard[name][0]})
-        if was_other_open:
+        if was_other_open:  # first: rules that are late would leave gates open to everybody
             self._tell(other=await _stays_open(addresses[places[0]], ports[1]))
+        gates = {n: bool((await _hear(doors[n], ports[0]))[0]) for n in doors if heard[n][0]}
+        self._tell(gates=gates)
 
     async def _quota(self, pods: PodSettings) -> str:
         """Tries (dry) a pod beyond what the namespace may."""
@@ -216,7 +267,7 @@ class Trial:
 
     async def _claim(self) -> None:
         """Notes when the claim is bound; one that waits for its pod binds with it."""
-        if self._found.bound_s is None:
+        if self._has_claim and self._found.bound_s is None:
             claim = await self._cluster.get("PersistentVolumeClaim", NAMESPACE, "data")
             if (claim.get("status") or {}).get("phase") == "Bound":
                 self._tell(bound_s=time.monotonic() - self._began)
@@ -230,9 +281,13 @@ class Trial:
 
         ended = await self._until(look, name, patience_s)
         try:
-            return json.loads(ended.get("message") or "")
+            found = json.loads(ended.get("message") or "")
         except ValueError:
-            raise UnknownError(f"the pod {name} ended with code {ended['exitCode']}", "") from None
+            found = {"problem": f"code {ended['exitCode']}"}
+        if name != "gpu" and "problem" in found:
+            text = f"the pod {name} ended with: {found['problem']}"
+            raise UnknownError(text, "Try again; with --keep its pods stay, to be looked at.")
+        return found
 
     async def _pod(self, name: str) -> Object:
         """
@@ -289,8 +344,8 @@ async def _hear(
             await asyncio.sleep(_LOOK_S)
 
 
-def _documents() -> list[Object]:
-    """Namespace, quota, account, claim and policies of a person, for nobody; blocking."""
+def _documents(run: str) -> list[Object]:
+    """Namespace, quota, account, claim and policies of a person, for nobody but a run; blocking."""
     owner = uuid.uuid5(uuid.NAMESPACE_URL, NAMESPACE)
     nobodys = Tenant(
         pk=owner,
@@ -309,6 +364,7 @@ def _documents() -> list[Object]:
         if document["kind"] == "Namespace":
             # Nothing for the reconciler or `adopt`; policies of Homeport's own namespace go by the other label.
             del meta["labels"][labels.MANAGED_BY]
+            meta["labels"][labels.PREFLIGHT] = run
         is_of_accounts = document["kind"] == "RoleBinding"
         is_other_claim = document["kind"] == "PersistentVolumeClaim" and meta["name"] != "data"
         if not is_of_accounts and not is_other_claim:
@@ -332,6 +388,13 @@ def _address(node: Object) -> str:
     """By which somebody outside the cluster best reaches it."""
     known = {a["type"]: a["address"] for a in (node.get("status") or {}).get("addresses") or []}
     return str(known.get("ExternalIP") or known.get("InternalIP") or node["metadata"]["name"])
+
+
+def _node_host(*, is_installed: bool) -> dict[str, str]:
+    """NODE_HOST, by which browsers come: where it may lead to a node from here, and somebody has set it."""
+    host = settings.NODE_HOST
+    is_set = is_installed or host != "127.0.0.1"
+    return {f"NODE_HOST ({host})": host} if is_set and host and not is_in_pod() else {}
 
 
 def _service() -> Object:

@@ -1,13 +1,17 @@
 """What preflight says of a cluster: facts in, lines out, each red one with what to do. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from jobs.rules.check_results import CheckFound
+from portal.cluster import labels
 
 IN_TREE = "kubernetes.io/glusterfs"
 FOLDER = "homeport.dev/folder"  # of a mount that all nodes have, or of one node alone
+STATIC = "kubernetes.io/no-provisioner"
+ABANDONED = timedelta(minutes=30)  # its pods end then by themselves
 KEY_MIN = 50
 CLOCKS_S = 2.0
 PORTS_FEW = 100
@@ -25,8 +29,8 @@ class TrialFacts:
     Attributes:
         problem: why it could not be tried to its end; the rest is what was found until then.
         server, client: what jobs/preflight/pod.py says of itself; empty: it did not come so far.
-        peers: node -> the address that a pod on another node sees of who comes by its NodePort; empty: no answer.
-        gates: node -> whether the gate's NodePort answers there under the policies, where it did before.
+        peers: node, or NODE_HOST -> the address that a pod on another node sees of who comes by its NodePort; empty: no answer.
+        gates: of these, whether the gate's NodePort answers there under the policies, where it did before.
         other: whether that of a port beside the gate does; None: it did not before either.
         quota: `yes`: more than the quota is refused; or `no`, `unknown`.
         places: nodes of server and client.
@@ -58,6 +62,7 @@ class ClusterFacts:
         volumes: those of the built-in GlusterFS, in words.
         unlabelled: nodes that lack a label of NODE_SELECTOR.
         key: of the installation, `right`, `wrong`, `short`, or `unknown`.
+        left: why the namespace of the trial could not be removed, and what to do.
     """
 
     version: str = ""
@@ -77,12 +82,43 @@ class ClusterFacts:
     key: str = "unknown"
     ports_free: int = 0
     gpu_nodes: tuple[str, ...] = ()
+    is_in_pod: bool = False
+    left: tuple[str, ...] = ()
     trial: TrialFacts = TrialFacts()
+
+
+def is_taken_over(setting: str) -> bool:
+    """Whether a setting of the installation holds on an administrator's machine, too: not the files of web's pod.
+
+    That of the registry's login says that there is one; where there is an installation nobody reads the file.
+    """
+    is_path = setting in ("HOMEPORT_HOME", "STATIC_ROOT", "CATALOG")
+    is_path |= setting.endswith(("_FILE", "_KUBECONFIG"))
+    return not is_path or setting == "PORTAL_PULL_SECRET_FILE"
+
+
+def not_abandoned(meta: Mapping[str, Any], now: datetime) -> str:
+    """Why a namespace with the name of the trial's is left alone; empty: a run that was killed left it."""
+    if labels.PREFLIGHT not in (meta.get("labels") or {}):
+        return "is there already, and no preflight has made it"
+    age = now - datetime.fromisoformat(meta["creationTimestamp"])
+    is_young = age < ABANDONED
+    minutes = max(0, int(age.total_seconds() // 60))
+    return f"is of another preflight, which began {minutes} minutes ago" if is_young else ""
+
+
+def made_for(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
+    """Whether a class made the volume for this claim; one that was there before it keeps what it says."""
+    meta, of = volume["metadata"], volume["spec"].get("claimRef") or {}
+    is_newer = meta["creationTimestamp"] >= claim["metadata"]["creationTimestamp"]
+    return bool(of.get("uid") == claim["metadata"]["uid"] and is_newer)
 
 
 def lines(facts: ClusterFacts) -> list[CheckFound]:
     """All of them, in the order in which they are told."""
-    return [*_cluster(facts), *_storage(facts), *_names(facts), *_pods(facts), *_network(facts)]
+    if facts.missing:
+        return list(_api(facts))
+    return [*_api(facts), *_cluster(facts), *_storage(facts), *_names(facts), *_pods(facts)]
 
 
 def _is(name: str, is_good: bool, good: str, bad: str, next_step: str = "") -> CheckFound:
@@ -100,13 +136,16 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _cluster(facts: ClusterFacts) -> Iterator[CheckFound]:
+def _api(facts: ClusterFacts) -> Iterator[CheckFound]:
     step = "Homeport needs Kubernetes 1.33 or newer: upgrade the cluster."
     version = facts.version or "it does not say its version"
     yield _is("Kubernetes", bool(facts.version) and not facts.is_old, version, version, step)
     text = f"missing: {_listed(facts.missing)}"
-    step = "Run it with the kubeconfig of a cluster administrator."
+    step = "Run it with the kubeconfig of a cluster administrator; without these rights nothing else is tried."
     yield _is("Rights", not facts.missing, "those of an administrator", text, step)
+
+
+def _cluster(facts: ClusterFacts) -> Iterator[CheckFound]:
     if facts.is_installed:
         text = f"missing: {_listed(facts.accounts)}"
         good = "Homeport's accounts have what they need"
@@ -155,8 +194,12 @@ def _storage(facts: ClusterFacts) -> Iterator[CheckFound]:
         yield _is(name, is_alone, f"{class_name} of {facts.provisioner}", bad, step)
     if facts.unlabelled:
         bad = f"{_listed(facts.unlabelled)}: not {facts.selector}, so no pod of people's runs there"
-        step = "Mount the volume on these nodes; the guard sets the label (docs/storage.md)."
-        yield _is("Mounts", False, "", bad, step)
+        if facts.provisioner == FOLDER:
+            step = "Mount the volume on these nodes; the guard sets the label (docs/storage.md)."
+            yield _is("Mounts", False, "", bad, step)
+        else:
+            step = "Label them, unless NODE_SELECTOR is to leave them out."
+            yield CheckFound("Mounts", "warned", bad, step)
     elif facts.provisioner == FOLDER and len(facts.nodes) > 1:
         bad = "people's pods may run on nodes where the volume is not mounted, and write to their disks"
         step = (
@@ -194,6 +237,9 @@ def _pods(facts: ClusterFacts) -> Iterator[CheckFound]:
         yield CheckFound("Image", "passed", words)
     if trial.bound_s is not None:
         yield CheckFound("Claim", "passed", f"bound after {trial.bound_s:.0f} s")
+    elif facts.provisioner == STATIC:
+        words = "not tried, to use up none of the volumes that an administrator made for people"
+        yield _skip("Claim", words)
     folders = [found for one in (trial.server, trial.client) if (found := one.get("folder"))]
     problems = [f"{one['problem']} (user {one['uid']})" for one in folders if "problem" in one]
     if problems:
@@ -223,6 +269,9 @@ def _pods(facts: ClusterFacts) -> Iterator[CheckFound]:
         yield _is("GPUs", is_good, trial.gpus.splitlines()[0], trial.gpus[:300], step)
     else:
         yield _skip("GPUs", f"{len(facts.gpu_nodes)} nodes offer some; none was free to try")
+    yield from _network(facts)
+    if facts.left:
+        yield CheckFound("Clearing up", "failed", facts.left[0], " ".join(facts.left[1:]))
 
 
 def _network(facts: ClusterFacts) -> Iterator[CheckFound]:
@@ -270,17 +319,23 @@ def _network(facts: ClusterFacts) -> Iterator[CheckFound]:
 
 def _node_ports(facts: ClusterFacts) -> Iterator[CheckFound]:
     trial, name = facts.trial, "NodePort from here"
+    tried = " and ".join(trial.peers)
     deaf = [node for node, peer in trial.peers.items() if not peer]
     if deaf:
-        step = "Open ports 30000 to 32767 of the nodes to people's browsers."
+        step = "Open ports 30000 to 32767 of the nodes to people's browsers; NODE_HOST leads to a node."
         yield CheckFound(name, "failed", f"no answer by {_listed(deaf)}", step)
     elif trial.peers:
-        yield CheckFound(name, "passed", "reached by each node")
+        yield CheckFound(name, "passed", f"reached by {tried}")
     closed = [node for node, is_open in trial.gates.items() if not is_open]
-    if closed:
+    if facts.is_in_pod:
+        words = "only where people's browsers are: this is a pod, whose address is not theirs"
+        yield _skip("NODE_CIDRS", words)
+    elif closed:
         seen = ", ".join(sorted({trial.peers[node] for node in closed}))
         bad = f"notebooks would not open through {_listed(closed)}: there people come from {seen}"
         step = "Add that to NODE_CIDRS where it is a node's, to CLIENT_CIDRS where it is theirs."
         yield CheckFound("NODE_CIDRS", "failed", bad, step)
     elif trial.gates:
-        yield CheckFound("NODE_CIDRS", "passed", "notebooks open through each node")
+        yield CheckFound(
+            "NODE_CIDRS", "passed", f"notebooks open through {' and '.join(trial.gates)}"
+        )

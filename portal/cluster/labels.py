@@ -18,6 +18,7 @@ COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
 SPEC_HASH = "homeport.dev/spec-hash"  # of the document as rendered
 KEY = "homeport.dev/key"  # of a gate's Secret: from which signing key its values are derived
+PREFLIGHT = "homeport.dev/preflight"  # of a namespace of `manage.py preflight`: of which run
 RECORD = "homeport.dev/record"  # on a namespace: whose it is (tenants/record.py)
 WARNING = "homeport.dev/warning"  # a sentence that the tenant's page shows with the object
 KEPT_OF = "homeport.dev/kept-of"  # on a volume of a purged tenant: whose data it holds, in words

@@ -11,7 +11,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
-from jobs.preflight.gather import gather, installed_settings
+from jobs.engine.network import UnknownError
+from jobs.preflight.gather import gather, installed_settings, missing_rights
 from jobs.preflight.trial import NAMESPACE as TRIAL
 from jobs.rules.check_results import KEY, NAMESPACE, CheckFound, CheckResults
 from jobs.rules.preflight import lines
@@ -41,6 +42,8 @@ class Command(BaseCommand):
             is_good = asyncio.run(self._run(options["kubeconfig"], is_kept=options["keep"]))
         except CredentialsError as error:
             raise CommandError(f"Name an administrator's kubeconfig: {error}") from error
+        except UnknownError as error:
+            raise CommandError(" ".join(error.args)) from error
         except (ClusterError, TimeoutError) as error:
             raise CommandError(f"The cluster cannot be read or changed: {error}") from error
         except (KeyboardInterrupt, asyncio.CancelledError):
@@ -54,13 +57,14 @@ class Command(BaseCommand):
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         cluster = await Cluster.connect(kubeconfig)
         try:
-            site = await installed_settings(cluster)
+            missing = await missing_rights(cluster)
+            site = {} if missing else await installed_settings(cluster)
             if site and _MARK not in os.environ:
                 # The settings of this process were read when it started: once more, with these.
                 environment = {**os.environ, **{k: v for k, v in site.items() if v}, _MARK: "yes"}
                 os.execve(sys.executable, [sys.executable, *sys.argv], environment)
             began = time.monotonic()
-            facts = await gather(cluster, site, is_kept=is_kept)
+            facts = await gather(cluster, site, missing, is_kept=is_kept)
             found = lines(facts)
             for check in found:
                 self._say(check)
@@ -68,7 +72,8 @@ class Command(BaseCommand):
             pull_s = facts.trial.pull_s or 0
             self.stdout.write(f"It took {took_s:.0f} s, {pull_s:.0f} s of it for the image.")
             results = CheckResults("preflight", timezone.now(), VERSION, took_s, found)
-            await _keep(cluster, results)
+            if not missing:
+                await _keep(cluster, results)
         finally:
             await cluster.close()
         return not results.with_outcome("failed")

@@ -1,17 +1,29 @@
 """What preflight says of facts: all green where all is well, and what each single fault makes of which line."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from jobs.rules.preflight import IN_TREE, ClusterFacts, TrialFacts, lines
+from jobs.rules.preflight import (
+    FOLDER,
+    IN_TREE,
+    STATIC,
+    ClusterFacts,
+    TrialFacts,
+    is_taken_over,
+    lines,
+    made_for,
+    not_abandoned,
+)
+from portal.environment.table import SETTINGS
 
-FOLDER = {"uid": 1000, "bytes": 2**27, "is_seen": True}
+VOLUME = {"uid": 1000, "bytes": 2**27, "is_seen": True}
 CLIENT = {
     "opened_s": 1.5,
     "clock_s": 0.1,
-    "folder": FOLDER,
+    "folder": VOLUME,
     "dns": "",
     "needed": {"Portal": True},
     "closed": {"the API server": False, "kubelet of b": False},
@@ -22,7 +34,7 @@ TRIAL = TrialFacts(
     bound_s=3.0,
     claim_bytes=2**27,
     places=("a", "b"),
-    server={"folder": FOLDER, "api": True},
+    server={"folder": VOLUME, "api": True},
     client=CLIENT,
     peers={"a": "192.168.2.9", "b": "192.168.1.2"},
     gates={"a": True, "b": True},
@@ -89,8 +101,15 @@ def trial(**changes: Any) -> dict[str, Any]:
             "pv (vol_1) No data",
         ),
         ({"volumes": ("pv (vol_1)",)}, "Old volumes", "failed: volumes of kubernetes.io/glusterfs"),
-        ({"unlabelled": ("b",), "selector": "x=y"}, "Mounts", "failed: b: not x=y"),
-        ({"provisioner": "homeport.dev/folder"}, "Mounts", "may run on nodes where"),
+        ({"unlabelled": ("b",), "selector": "x=y"}, "Mounts", "warned: b: not x=y"),
+        (
+            {"unlabelled": ("b",), "selector": "x=y", "provisioner": FOLDER},
+            "Mounts",
+            "failed: b: not x=y",
+        ),
+        ({"provisioner": STATIC} | trial(bound_s=None), "Claim", "skipped: not tried, to use up"),
+        ({"left": ("it does not go", "look at it")}, "Clearing up", "it does not go look at it"),
+        ({"provisioner": FOLDER}, "Mounts", "may run on nodes where"),
         ({"node_host": "Portal.lab"}, "Host names", "are both at portal.lab"),
         ({"portal_host": ""}, "Host names", "skipped"),
         ({"ports_free": 9}, "NodePorts", "failed: only 9 free"),
@@ -100,7 +119,7 @@ def trial(**changes: Any) -> dict[str, Any]:
             "Volume",
             "denied (user 1000)",
         ),
-        (client(folder=FOLDER | {"is_seen": False}), "Volume", "failed: what one pod writes"),
+        (client(folder=VOLUME | {"is_seen": False}), "Volume", "failed: what one pod writes"),
         (trial(claim_bytes=2**20), "Size", "warned: not enforced"),
         (trial(quota="no"), "Quotas", "failed: more than a quota"),
         (trial(gpus="[Errno 2] nvidia-smi"), "GPUs", "failed: [Errno 2] nvidia-smi Install"),
@@ -118,6 +137,11 @@ def trial(**changes: Any) -> dict[str, Any]:
             "NODE_CIDRS",
             "through b: there people come from 192.168.1.2",
         ),
+        (
+            {"is_in_pod": True} | trial(gates={"a": True, "b": False}),
+            "NODE_CIDRS",
+            "skipped: only where people's browsers are",
+        ),
         (trial(clock_s=-2.5), "Clocks", "failed: 2.5 s apart"),
         (client(clock_s=9), "Clocks", "failed: 9.0 s apart"),
         (trial(places=("a", "a")), "Two nodes", "skipped: there is one node"),
@@ -130,10 +154,57 @@ def test_one_fault_is_one_line(changes: dict[str, Any], name: str, words: str) -
     assert words in found[name]
 
 
+def test_without_rights_nothing_else_is_told() -> None:
+    found = lines(replace(GOOD, missing=("everything",)))
+    assert [check.name for check in found] == ["Kubernetes", "Rights"]
+
+
+def test_of_an_installation_only_what_holds_outside_its_pods_is_taken_over() -> None:
+    assert [setting.name for setting in SETTINGS if not is_taken_over(setting.name)] == [
+        *("HOMEPORT_HOME", "STATIC_ROOT", "TLS_CERT_FILE", "TLS_KEY_FILE", "HOMEPORT_KUBECONFIG"),
+        *(
+            "PURGE_KUBECONFIG",
+            "WEB_KUBECONFIG",
+            "GATE_TLS_CERT_FILE",
+            "GATE_TLS_KEY_FILE",
+            "CATALOG",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labelled", "made_at", "why"),
+    [
+        ({}, "07:00:00", "no preflight has made it"),
+        ({"homeport.dev/preflight": "1"}, "07:31:00", "which began 29 minutes ago"),
+        ({"homeport.dev/preflight": "1"}, "07:30:00", ""),
+    ],
+)
+def test_a_namespace_is_left_alone_unless_a_killed_run_left_it(
+    labelled: dict[str, str], made_at: str, why: str
+) -> None:
+    meta = {"labels": labelled, "creationTimestamp": f"2026-11-26T{made_at}Z"}
+    said = not_abandoned(meta, datetime(2026, 11, 26, 8, tzinfo=UTC))
+    assert why in said
+    assert bool(said) is bool(why)
+
+
+@pytest.mark.parametrize(
+    ("of", "made_at", "is_made"),
+    [("1", "07:00:00", True), ("2", "07:00:00", False), ("1", "06:59:59", False)],
+)
+def test_a_volume_that_was_there_before_its_claim_is_not_removed(
+    of: str, made_at: str, *, is_made: bool
+) -> None:
+    claim = {"metadata": {"uid": "1", "creationTimestamp": "2026-11-26T07:00:00Z"}}
+    meta = {"creationTimestamp": f"2026-11-26T{made_at}Z"}
+    assert made_for({"metadata": meta, "spec": {"claimRef": {"uid": of}}}, claim) is is_made
+
+
 def test_a_folder_of_one_node_is_red_as_soon_as_there_is_a_second() -> None:
-    small = replace(GOOD, provisioner="homeport.dev/folder", nodes=("a",), selector="x=y")
+    small = replace(GOOD, provisioner=FOLDER, nodes=("a",), selector="x=y")
     assert told(small) == {}
-    second = replace(small, nodes=("a", "b"), **client(folder=FOLDER | {"is_seen": False}))
+    second = replace(small, nodes=("a", "b"), **client(folder=VOLUME | {"is_seen": False}))
     found = told(second)
     assert set(found) == {"StorageClass", "Volume"}
     assert "a folder of one node, and there are 2" in found["StorageClass"]

@@ -1,0 +1,1 @@
+"""Tests of the trial that preflight makes in a cluster."""
