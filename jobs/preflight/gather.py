@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,13 +52,19 @@ async def installed_settings(cluster: Cluster) -> dict[str, str]:
 
 
 async def gather(
-    cluster: Cluster, site: Mapping[str, str], missing: tuple[str, ...], *, is_kept: bool
+    cluster: Cluster,
+    site: Mapping[str, str],
+    missing: tuple[str, ...],
+    tell: Callable[[ClusterFacts], None],
+    *,
+    is_kept: bool,
 ) -> ClusterFacts:
     """Everything. The namespace of the trial is removed again, whatever happens, unless it `is_kept`.
 
     Args:
         site: what `installed_settings` found.
         missing: what `missing_rights` found; where there are some, nothing is made and little is read.
+        tell: gets what is known before anything is tried in pods.
 
     Raises:
         ClusterError: something cannot be read.
@@ -66,16 +72,28 @@ async def gather(
     """
     if missing:
         seen = await preflight.look(cluster, settings.STORAGE_CLASS, "")
-        return ClusterFacts(version=seen.version, is_old=seen.is_old, missing=missing)
+        facts = ClusterFacts(version=seen.version, is_old=seen.is_old, missing=missing)
+        tell(facts)
+        return facts
     provisioner = await _provisioner(cluster)
-    trial, facts = Trial(cluster, has_claim=provisioner != STATIC), None
+    trial, known = Trial(cluster, has_claim=provisioner != STATIC), None
     try:
-        facts = await _facts(cluster, site, trial, provisioner)
+        problem = await trial.frame()
+        read = await _read(cluster)
+        facts = await _facts(cluster, site, read, "" if problem else NAMESPACE)
+        facts = replace(facts, provisioner=provisioner)
+        tell(facts)
+        if problem:
+            tried = trial.failed(*problem)
+        else:
+            nodes, has_gpus = _nodes(read["nodes"])[0], bool(facts.gpu_nodes)
+            tried = await trial.run(nodes, is_installed=bool(site), has_gpus=has_gpus)
+        known = replace(facts, trial=tried)
     finally:
         left = () if is_kept else await _left(trial)
-        if left and facts is None:
+        if left and known is None:
             raise UnknownError(*left)
-    return replace(facts, left=left)
+    return replace(known, left=left)
 
 
 async def _left(trial: Trial) -> tuple[str, ...]:
@@ -94,21 +112,14 @@ async def _left(trial: Trial) -> tuple[str, ...]:
 
 
 async def _facts(
-    cluster: Cluster, site: Mapping[str, str], trial: Trial, provisioner: str
+    cluster: Cluster, site: Mapping[str, str], read: Mapping[str, list[Any]], namespace: str
 ) -> ClusterFacts:
-    problem = await trial.frame()
-    seen = await preflight.look(cluster, settings.STORAGE_CLASS, "" if problem else NAMESPACE)
-    read = await _read(cluster)
-    nodes, unlabelled = _nodes(read["nodes"])
+    seen = await preflight.look(cluster, settings.STORAGE_CLASS, namespace)
     gpu_nodes = tuple(
         node["metadata"]["name"]
         for node in read["nodes"]
         if int(((node.get("status") or {}).get("allocatable") or {}).get(GPU, 0))
     )
-    if problem:
-        tried = trial.failed(*problem)
-    else:
-        tried = await trial.run(nodes, is_installed=bool(site), has_gpus=bool(gpu_nodes))
     return ClusterFacts(
         version=seen.version,
         is_old=seen.is_old,
@@ -116,18 +127,16 @@ async def _facts(
         is_installed=bool(site),
         pod_security=seen.pod_security.state,
         class_name=settings.STORAGE_CLASS,
-        provisioner=provisioner,
         volumes=tuple(map(_old_volume, filter(_is_old, read["volumes"]))),
         nodes=tuple(node["metadata"]["name"] for node in read["nodes"]),
         selector=",".join(f"{k}={v}" for k, v in settings.NODE_SELECTOR.items()),
-        unlabelled=unlabelled,
+        unlabelled=_nodes(read["nodes"])[1],
         portal_host=urlsplit(settings.PUBLIC_URL).hostname or "",
         node_host=settings.NODE_HOST,
         key=_key(site, read["namespaces"]),
         ports_free=_PORTS - len(read["node_ports"]),
         gpu_nodes=gpu_nodes,
         is_in_pod=is_in_pod(),
-        trial=tried,
     )
 
 

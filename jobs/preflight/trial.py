@@ -208,8 +208,11 @@ class Trial:
         body["spec"]["containers"][0]["resources"]["limits"][GPU] = "1"
         body["spec"]["containers"][0]["resources"]["requests"][GPU] = "1"
         await self._make(body)
-        with suppress(TimeoutError, UnknownError):
+        try:
             found = await self._ended("gpu", _GPU_S)
+        except UnknownError as error:
+            self._tell(gpus_why=error.args[0])
+        else:
             self._tell(gpus=str(found.get("gpus") or found.get("problem") or "it says nothing"))
 
     def _tell(self, **found: Any) -> None:
@@ -307,12 +310,19 @@ class Trial:
         """The last warning about a pod or the claim, in the cluster's words."""
         events = await self._cluster.list("Event", NAMESPACE)
         warned = [e for e in events if e.get("type") == "Warning"]
-        said = str(warned[-1].get("message")) if warned else "the cluster does not say why"
+        last = max(warned, key=_seen_at, default={"message": "the cluster does not say why"})
+        said = str(last.get("message"))
         return f"the pod {name} did not come so far: {said[:600]}"
 
     async def _ports(self) -> list[int]:
         found = await self._cluster.get("Service", NAMESPACE, "server")
         return [port["nodePort"] for port in found["spec"]["ports"]]
+
+
+def _seen_at(event: Object) -> str:
+    """When it last happened; which of the fields says so differs by who tells it."""
+    fields = ("lastTimestamp", "eventTime", "firstTimestamp")
+    return max(str(event.get(name) or "") for name in fields)
 
 
 async def _stays_open(address: str, port: int) -> bool:

@@ -18,8 +18,9 @@ Outcome = Literal["passed", "failed", "skipped", "warned"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 NAMESPACE, KEY = "homeport", "result.json"
 BYTES_MAX = 32 * 1024
+TEXT_MAX = 1500
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=80)]
-_Text = Annotated[str, msgspec.Meta(max_length=1500)]
+_Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
 
 
 class CheckFound(msgspec.Struct, frozen=True):

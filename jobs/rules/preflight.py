@@ -15,6 +15,10 @@ ABANDONED = timedelta(minutes=30)  # its pods end then by themselves
 KEY_MIN = 50
 CLOCKS_S = 2.0
 PORTS_FEW = 100
+_TRIED = (
+    *("Image", "Claim", "Volume", "Quotas", "DNS", "Policies"),
+    *("NodePort from here", "NODE_CIDRS", "Clocks"),
+)
 WAY_OUT = (
     "No data is copied: set these volumes to Retain; mount their vol_... on every node; make a new volume "
     "with hostPath of that mount and a claimRef; remove the old claim and volume; claim again with "
@@ -32,6 +36,7 @@ class TrialFacts:
         peers: node, or NODE_HOST -> the address that a pod on another node sees of who comes by its NodePort; empty: no answer.
         gates: of these, whether the gate's NodePort answers there under the policies, where it did before.
         other: whether that of a port beside the gate does; None: it did not before either.
+        gpus: what nvidia-smi says; gpus_why: why it could not be asked.
         quota: `yes`: more than the quota is refused; or `no`, `unknown`.
         places: nodes of server and client.
     """
@@ -51,6 +56,7 @@ class TrialFacts:
     clock_s: float | None = None
     quota: str = "unknown"
     gpus: str = ""
+    gpus_why: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,11 +120,24 @@ def made_for(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
     return bool(of.get("uid") == claim["metadata"]["uid"] and is_newer)
 
 
-def lines(facts: ClusterFacts) -> list[CheckFound]:
-    """All of them, in the order in which they are told."""
+def lines_before(facts: ClusterFacts) -> list[CheckFound]:
+    """Those that are known before anything is tried in pods, in the order in which they are told."""
     if facts.missing:
         return list(_api(facts))
-    return [*_api(facts), *_cluster(facts), *_storage(facts), *_names(facts), *_pods(facts)]
+    return [*_api(facts), *_cluster(facts), *_names(facts)]
+
+
+def lines_after(facts: ClusterFacts) -> list[CheckFound]:
+    """All others, and in one line what was not tried."""
+    if facts.missing:
+        return []
+    found = [*_storage(facts), *_pods(facts), *_network(facts)]
+    told = {check.name for check in found}
+    if untold := [name for name in _TRIED if name not in told]:
+        found.append(_skip("Not tried", _listed(untold, len(_TRIED))))
+    if facts.left:
+        found.append(CheckFound("Clearing up", "failed", facts.left[0], " ".join(facts.left[1:])))
+    return found
 
 
 def _is(name: str, is_good: bool, good: str, bad: str, next_step: str = "") -> CheckFound:
@@ -268,17 +287,28 @@ def _pods(facts: ClusterFacts) -> Iterator[CheckFound]:
         step = "Install NVIDIA's driver and container toolkit on the node."
         yield _is("GPUs", is_good, trial.gpus.splitlines()[0], trial.gpus[:300], step)
     else:
-        yield _skip("GPUs", f"{len(facts.gpu_nodes)} nodes offer some; none was free to try")
-    yield from _network(facts)
-    if facts.left:
-        yield CheckFound("Clearing up", "failed", facts.left[0], " ".join(facts.left[1:]))
+        why = f": {trial.gpus_why}" if trial.gpus_why else ""
+        yield _skip("GPUs", f"{len(facts.gpu_nodes)} nodes offer some; not tried{why}")
 
 
 def _network(facts: ClusterFacts) -> Iterator[CheckFound]:
-    trial, client = facts.trial, facts.trial.client
-    if not client:
-        yield _skip("Network", "not tried: its pods did not come so far")
-        return
+    trial = facts.trial
+    if trial.client:
+        yield from _from_pods(trial, trial.client)
+    yield from _node_ports(facts)
+    told = (trial.client.get("clock_s"), trial.clock_s)
+    if clocks := [abs(one) for one in told if one is not None]:
+        apart_s = max(clocks)
+        step = "Let NTP set the clocks of nodes and of this machine."
+        text = f"at most {apart_s:.1f} s apart"
+        yield _is("Clocks", apart_s <= CLOCKS_S, text, f"{apart_s:.1f} s apart", step)
+    if len(set(trial.places)) == 1:
+        yield _skip(
+            "Two nodes", "there is one node for people's pods: nothing between nodes was tried"
+        )
+
+
+def _from_pods(trial: TrialFacts, client: Mapping[str, Any]) -> Iterator[CheckFound]:
     step = "Look at the DNS pods of the cluster, and whether policies let port 53 through."
     yield _is("DNS", not client["dns"], "names are found", client["dns"], step)
     step = "Look at POD_PORTAL_URL, S3_POD_ENDPOINT and their Services; docs/cluster.md, Policies."
@@ -288,7 +318,11 @@ def _network(facts: ClusterFacts) -> Iterator[CheckFound]:
     open_ones += ["a port of a pod beside its gate"] if trial.other else []
     step = "Use a network plugin that enforces NetworkPolicy: until then people's namespaces are not apart."
     opened_s = client["opened_s"]
-    if open_ones:
+    if open_ones and trial.other is False:
+        bad = f"enforced, but pods reach {_listed(open_ones)}"
+        step = "Add the networks of these addresses to CLUSTER_CIDRS."
+        yield CheckFound("Policies", "failed", bad, step)
+    elif open_ones:
         yield CheckFound(
             "Policies", "failed", f"not enforced: pods reach {_listed(open_ones)}", step
         )
@@ -302,19 +336,6 @@ def _network(facts: ClusterFacts) -> Iterator[CheckFound]:
     else:
         words = f"enforced; what they allow opens after {opened_s:.0f} s"
         yield CheckFound("Policies", "passed", f"{words}; closed: {', '.join(client['closed'])}")
-    yield from _node_ports(facts)
-    clocks = [abs(one) for one in (client.get("clock_s"), trial.clock_s) if one is not None]
-    if not clocks:
-        yield _skip("Clocks", "not compared")
-    else:
-        apart_s = max(clocks)
-        step = "Let NTP set the clocks of nodes and of this machine."
-        text = f"at most {apart_s:.1f} s apart"
-        yield _is("Clocks", apart_s <= CLOCKS_S, text, f"{apart_s:.1f} s apart", step)
-    if len(set(trial.places)) < 2:
-        yield _skip(
-            "Two nodes", "there is one node for people's pods: nothing between nodes was tried"
-        )
 
 
 def _node_ports(facts: ClusterFacts) -> Iterator[CheckFound]:

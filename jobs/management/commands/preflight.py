@@ -14,8 +14,9 @@ from django.utils import timezone
 from jobs.engine.network import UnknownError
 from jobs.preflight.gather import gather, installed_settings, missing_rights
 from jobs.preflight.trial import NAMESPACE as TRIAL
-from jobs.rules.check_results import KEY, NAMESPACE, CheckFound, CheckResults
-from jobs.rules.preflight import lines
+from jobs.rules.check_results import KEY, NAMESPACE, TEXT_MAX, CheckFound, CheckResults
+from jobs.rules.preflight import ClusterFacts, lines_after, lines_before
+from portal.characters import visible
 from portal.cluster.client import Cluster
 from portal.cluster.errors import AlreadyExists, ClusterError, CredentialsError, NotFound
 from portal.version import VERSION
@@ -64,10 +65,18 @@ class Command(BaseCommand):
                 environment = {**os.environ, **{k: v for k, v in site.items() if v}, _MARK: "yes"}
                 os.execve(sys.executable, [sys.executable, *sys.argv], environment)
             began = time.monotonic()
-            facts = await gather(cluster, site, missing, is_kept=is_kept)
-            found = lines(facts)
-            for check in found:
-                self._say(check)
+            found: list[CheckFound] = []
+
+            def say(checks: list[CheckFound]) -> None:
+                for check in map(_readable, checks):
+                    self._say(check)
+                    found.append(check)
+
+            def before(facts: ClusterFacts) -> None:
+                say(lines_before(facts))
+
+            facts = await gather(cluster, site, missing, before, is_kept=is_kept)
+            say(lines_after(facts))
             took_s = round(time.monotonic() - began, 1)
             pull_s = facts.trial.pull_s or 0
             self.stdout.write(f"It took {took_s:.0f} s, {pull_s:.0f} s of it for the image.")
@@ -82,6 +91,13 @@ class Command(BaseCommand):
         self.stdout.write(f"{_SIGNS[check.outcome]:8} {check.name}: {check.words}")
         if check.next_step:
             self.stdout.write(f"         {check.next_step}")
+        self.stdout.flush()
+
+
+def _readable(check: CheckFound) -> CheckFound:
+    """Words of clusters may be long, and have what a terminal obeys."""
+    words, step = visible(check.words)[:TEXT_MAX], visible(check.next_step)[:TEXT_MAX]
+    return CheckFound(check.name, check.outcome, words, step)
 
 
 async def _keep(cluster: Cluster, results: CheckResults) -> None:

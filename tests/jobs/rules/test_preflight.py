@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jobs.rules.check_results import CheckFound
 from jobs.rules.preflight import (
     FOLDER,
     IN_TREE,
@@ -13,7 +14,8 @@ from jobs.rules.preflight import (
     ClusterFacts,
     TrialFacts,
     is_taken_over,
-    lines,
+    lines_after,
+    lines_before,
     made_for,
     not_abandoned,
 )
@@ -59,6 +61,10 @@ GOOD = ClusterFacts(
 )
 
 
+def lines(facts: ClusterFacts) -> list[CheckFound]:
+    return [*lines_before(facts), *lines_after(facts)]
+
+
 def told(facts: ClusterFacts) -> dict[str, str]:
     """Name -> outcome, words and next step of each line that is not green."""
     found = [check for check in lines(facts) if check.outcome != "passed"]
@@ -69,8 +75,19 @@ def told(facts: ClusterFacts) -> dict[str, str]:
 def test_where_all_is_well_each_line_is_green() -> None:
     assert told(GOOD) == {}
     assert [check.name for check in lines(GOOD)] == [
-        *("Kubernetes", "Rights", "Accounts", "Secret key", "Pod Security", "StorageClass"),
-        *("Host names", "NodePorts", "Image", "Claim", "Volume", "Size", "Quotas", "GPUs", "DNS"),
+        *("Kubernetes", "Rights", "Accounts", "Secret key", "Pod Security"),
+        *(
+            "Host names",
+            "NodePorts",
+            "StorageClass",
+            "Image",
+            "Claim",
+            "Volume",
+            "Size",
+            "Quotas",
+            "GPUs",
+            "DNS",
+        ),
         *("Portal from pods", "Policies", "NodePort from here", "NODE_CIDRS", "Clocks"),
     ]
 
@@ -123,11 +140,16 @@ def trial(**changes: Any) -> dict[str, Any]:
         (trial(claim_bytes=2**20), "Size", "warned: not enforced"),
         (trial(quota="no"), "Quotas", "failed: more than a quota"),
         (trial(gpus="[Errno 2] nvidia-smi"), "GPUs", "failed: [Errno 2] nvidia-smi Install"),
-        (trial(gpus=""), "GPUs", "skipped: 1 nodes offer some; none was free"),
+        (trial(gpus="", gpus_why="no room"), "GPUs", "skipped: 1 nodes offer some; not tried: no"),
         ({"gpu_nodes": ()}, "GPUs", "skipped: no node offers"),
         (client(dns="no answer"), "DNS", "failed: no answer"),
         (client(needed={"Portal": False}), "Portal from pods", "failed: not reached"),
-        (client(closed={"the API server": True}), "Policies", "pods reach the API server Use"),
+        (client(closed={"the API server": True}), "Policies", "enforced, but pods reach the API"),
+        (
+            {"trial": replace(TRIAL, client=CLIENT | {"closed": {"kubelet": True}}, other=True)},
+            "Policies",
+            "not enforced: pods reach kubelet, a port of a pod beside its gate Use",
+        ),
         (trial(other=True), "Policies", "pods reach a port of a pod beside its gate"),
         (client(opened_s=None), "Policies", "failed: a pod does not reach"),
         (trial(server={"api": False}, other=None), "Policies", "warned: nothing was open before"),
@@ -145,7 +167,7 @@ def trial(**changes: Any) -> dict[str, Any]:
         (trial(clock_s=-2.5), "Clocks", "failed: 2.5 s apart"),
         (client(clock_s=9), "Clocks", "failed: 9.0 s apart"),
         (trial(places=("a", "a")), "Two nodes", "skipped: there is one node"),
-        (trial(client={}), "Network", "skipped: not tried"),
+        (trial(client={}), "Not tried", "skipped: DNS, Policies"),
     ],
 )
 def test_one_fault_is_one_line(changes: dict[str, Any], name: str, words: str) -> None:
