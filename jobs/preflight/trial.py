@@ -66,7 +66,8 @@ class Trial:
         try:
             with suppress(NotFound):
                 meta = (await self._cluster.get("Namespace", None, NAMESPACE))["metadata"]
-                self._refuse(not_abandoned(meta, timezone.now()))
+                run = (meta.get("labels") or {}).get(labels.PREFLIGHT, "")
+                self._refuse(not_abandoned(run, meta["creationTimestamp"], timezone.now()))
                 await self._remove(meta["uid"])
             self._has_begun = True
             for document in await asyncio.to_thread(_documents, self._run):

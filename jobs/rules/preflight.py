@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jobs.rules.check_results import CheckFound
-from portal.cluster import labels
 
 IN_TREE = "kubernetes.io/glusterfs"
 FOLDER = "homeport.dev/folder"  # of a mount that all nodes have, or of one node alone
@@ -103,11 +102,16 @@ def is_taken_over(setting: str) -> bool:
     return not is_path or setting == "PORTAL_PULL_SECRET_FILE"
 
 
-def not_abandoned(meta: Mapping[str, Any], now: datetime) -> str:
-    """Why a namespace with the name of the trial's is left alone; empty: a run that was killed left it."""
-    if labels.PREFLIGHT not in (meta.get("labels") or {}):
+def not_abandoned(run: str, made_at: str, now: datetime) -> str:
+    """Why a namespace with the name of the trial's is left alone; empty: a run that was killed left it.
+
+    Args:
+        run: which one has made it, by its label; empty: none.
+        made_at: ISO time with its zone.
+    """
+    if not run:
         return "is there already, and no preflight has made it"
-    age = now - datetime.fromisoformat(meta["creationTimestamp"])
+    age = now - datetime.fromisoformat(made_at)
     is_young = age < ABANDONED
     minutes = max(0, int(age.total_seconds() // 60))
     return f"is of another preflight, which began {minutes} minutes ago" if is_young else ""
