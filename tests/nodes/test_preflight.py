@@ -72,7 +72,14 @@ def test_it_is_green_where_all_is_well(cluster: NodeCluster, pods: Pods, tmp_pat
     assert "not enforced" in lines["Size"]
     kept = pods.get("-n", "homeport", "configmap", "preflight")["data"]["result.json"]
     assert '"outcome": "failed"' not in kept
-    assert not pods.ask("get", "namespace", "homeport-preflight-trial").is_done
+    trial = "homeport-preflight-trial"
+    assert not pods.ask("get", "namespace", trial).is_done
+
+    def owners() -> list[str]:
+        found = pods.get("persistentvolumes")["items"]
+        return [one["spec"].get("claimRef", {}).get("namespace", "") for one in found]
+
+    wait_for("its volume is gone", lambda: trial not in owners(), timeout_s=90)
 
 
 def test_a_node_without_the_volume_is_red(cluster: NodeCluster, pods: Pods, tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
-"""The namespace of a preflight: removed with all that was made for it, and never somebody else's."""
+"""What a preflight takes from an installation, and its namespace: removed with all that was made for it, alone."""
 
 import pytest
 from django.utils import timezone
 
 from jobs.engine.network import UnknownError
 from jobs.preflight import trial
+from jobs.preflight.gather import installed_settings
 from jobs.preflight.trial import NAMESPACE, Trial
 from portal.cluster.client import Cluster
 from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
@@ -40,3 +41,16 @@ async def test_a_namespace_that_does_not_go_is_told(
     with pytest.raises(UnknownError, match="does not go"):
         await left.remove()
     assert "does not go" in (await Trial(cluster, has_claim=False).frame())[0]
+
+
+async def test_nothing_but_settings_comes_from_the_cluster_to_an_administrators_process(
+    api: FakeApi,  # noqa: F811
+    cluster: Cluster,  # noqa: F811
+) -> None:
+    data = {"NODE_HOST": "node.lab", "PYTHONWARNINGS": "x", "BROWSER": "x", "CATALOG": "/x.yaml"}
+    sources = [{"configMapRef": {"name": "homeport"}}]
+    spec = {"template": {"spec": {"containers": [{"name": "web", "envFrom": sources}]}}}
+    own = {"namespace": "homeport"}
+    api.put({"kind": "ConfigMap", "metadata": {"name": "homeport", **own}, "data": data})
+    api.put({"kind": "Deployment", "metadata": {"name": "web", **own}, "spec": spec})
+    assert await installed_settings(cluster) == {"NODE_HOST": "node.lab"}
