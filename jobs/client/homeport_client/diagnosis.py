@@ -14,9 +14,11 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 _MARKS = {PASSED: "✓", FAILED: "✗", SKIPPED: "-"}
 COLOURS = {PASSED: "green", FAILED: "red", SKIPPED: "yellow"}
 # Why something is queued though Homeport is well, and why it is refused.
-_NO_ROOM = frozenset(
-    {"quota", "nodes", "queue", "withdrawn", "over_quota", "over_node", "over_cluster"}
-)
+_NO_ROOM = frozenset({"quota", "nodes", "nodes_closed", "queue", "withdrawn"}) | {
+    "over_quota",
+    "over_node",
+    "over_cluster",
+}
 _NO_FAULT = frozenset({"never_fits", "too_many", "too_many_changes"})
 _PULLS = frozenset({"Pulling", "Pulled", "Failed", "BackOff", "ErrImageNeverPull"})
 ADMIN = "Tell your admin; the health page may say more."

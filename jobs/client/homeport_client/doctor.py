@@ -22,6 +22,7 @@ from .answers import FINAL, Json, part, parts, reason_of
 from .diagnosis import (
     ADMIN,
     COLOURS,
+    FAILED,
     PASSED,
     SKIPPED,
     DoctorStep,
@@ -42,7 +43,7 @@ from .session import CliSession
 from .sockets import LOST, open_socket
 
 PREFIX = "homeport-doctor-"
-LEFTOVER_S = 900  # older than any doctor that still runs
+LEFTOVER_S = 5400  # older than any doctor that still runs, even with the largest --limit
 QUEUE_S, PULL_S, ARCHIVE_S, DELETE_S = 60, 600, 20, 60
 UPLOAD_BYTES = 1_000_000
 LINES = 20
@@ -118,6 +119,7 @@ class Doctor:
                     self._try(name, act)
         finally:
             if any(step.name == "namespace" and step.outcome == PASSED for step in self.steps):
+                _on_end(signal.SIG_IGN)
                 with interrupted_later():
                     self._try("delete", self._delete)
 
@@ -223,7 +225,7 @@ class Doctor:
             "command": ["python3", f"{self._name}.py"],
             "source": {"bundle": self._bundle},
             "replicas": {"worker": {"cpu": "100m", "memory": "128Mi"}},
-            "deadline_s": 120,
+            "deadline_s": LEFTOVER_S,  # the pull of the image counts
             "clean_policy": "all",
             "ttl_s": LEFTOVER_S,
         }
@@ -395,6 +397,13 @@ def _interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
+def _on_end(does: Any) -> None:
+    """What SIGTERM and SIGHUP do from now on: a handler, or SIG_IGN."""
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), does)
+
+
 @click.command(cls=Command)
 @click.option(
     "--image", default="python:3.11-slim", metavar="IMAGE", help="has Python (%(default)s)"
@@ -411,18 +420,23 @@ def doctor(session: CliSession, *, image: str, limit: int, in_cluster: bool) -> 
     Uploads 1 MB, runs a training of 20 seconds, reads its log, archive and file, uses /data, and opens a
     TensorBoard on it. Exit code 0 if all of it works.
     """
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _interrupt)
+    _on_end(_interrupt)
     session.terminal.is_quiet = True
     checked = Doctor(session, image, limit)
-    checked.run()
-    found = document(checked.steps, __version__, datetime.now(timezone.utc))
     try:
-        if in_cluster or checked.is_for_health_page:
-            _keep(session, found, in_cluster=in_cluster)
-    except ClientError as error:
-        session.terminal.warn(f"the health page does not have this: {error.text} {error.next_step}")
+        checked.run()
+    except BaseException:
+        # Else the health page would go on showing an older result.
+        checked.steps.append(DoctorStep("end", FAILED, "It was broken off.", "Start it again."))
+        raise
+    finally:
+        found = document(checked.steps, __version__, datetime.now(timezone.utc))
+        try:
+            if in_cluster or checked.is_for_health_page:
+                _keep(session, found, in_cluster=in_cluster)
+        except ClientError as error:
+            said = f"{error.text} {error.next_step}"
+            session.terminal.warn(f"the health page does not have this: {said}")
     if not session.output.row(found, key="verdict"):
         session.terminal.write(sanitize(summary(checked.steps)))
     return OK if verdict(checked.steps) == PASSED else ERROR

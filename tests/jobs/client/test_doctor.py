@@ -3,6 +3,8 @@
 import hashlib
 import itertools
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -115,8 +117,11 @@ class Lab:
 
 
 @pytest.fixture
-def lab(homeport: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    return Lab(homeport, monkeypatch)
+def lab(homeport: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield Lab(homeport, monkeypatch)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_all_works(lab: Lab) -> None:
@@ -152,6 +157,11 @@ CASES: dict[str, tuple[dict[str, Any], list[str], str]] = {
         {f"GET {JOB}": QUEUED},
         ["training skipped"],
         "There is no room for it. It needs",
+    ),
+    "no node": (
+        {f"GET {JOB}": reason("queued", "nodes_closed", "All nodes are cordoned.")},
+        ["training skipped"],
+        "There is no room for it. All nodes",
     ),
     "never room": (
         {"POST jobs/": refusal(400, "never_fits", "It needs 1 CPU of 0.", "replicas")},
@@ -245,17 +255,24 @@ def test_a_log_with_a_gap_is_no_log(lab: Lab, frames: list[Any], said: str) -> N
     assert said in line
 
 
-def test_ctrl_c_leaves_nothing(lab: Lab) -> None:
+def test_who_ends_it_early_finds_nothing_left_and_a_failure_on_the_health_page(lab: Lab) -> None:
+    lab.homeport.answers["GET me/"] = Answer(
+        {**ME, "role": "admin", "tenant": ACTIVE}, headers={"Homeport-Version": __version__}
+    )
+    lab.homeport.answers["POST doctor/"] = {}
     lab.homeport.answers[f"GET {JOB}"] = reason("starting")
     doctor.time.sleep = _Interrupting(doctor.time.sleep)
     ran = lab.homeport("doctor")
     assert ran.code == 130
     assert ran.out.splitlines()[-1].startswith("✓ passed   delete")
     assert lab.made == {}
+    kept = lab.homeport.asked[-1]
+    assert parse_results(kept.body, "doctor").checks[-1].outcome == "failed"
+    assert kept.json["verdict"] == "failed"
 
 
 class _Interrupting:
-    """Ctrl-C at the first pause."""
+    """Ctrl-C at the first pause, and SIGTERM at each one after it, while all is deleted."""
 
     def __init__(self, sleep: Callable[[float], None]) -> None:
         self._sleep = sleep
@@ -265,4 +282,5 @@ class _Interrupting:
         if not self._is_over:
             self._is_over = True
             raise KeyboardInterrupt
+        os.kill(os.getpid(), signal.SIGTERM)
         self._sleep(seconds)
