@@ -26,11 +26,17 @@ class Command(BaseCommand):
         if not name:
             raise CommandError("DOCTOR_USER is empty: it names the person as whom doctor works.")
         person = User.objects.filter(username=name).first()
+        tokens = ApiToken.objects.filter(user=person, name=NAME)
         if person is None:
             given = {"username": name, "first_name": "Doctor"}
             person, _link = actions.invite(by=None, given=read(InvitationBody(data=given)))
+        elif not (tokens or User.objects.filter(actions.NOT_JOINED, pk=person.pk)):
+            raise CommandError(
+                f"{name} is a person who signs in, and gets no token of doctor's. Set DOCTOR_USER to a "
+                "name that nobody has, and try again."
+            )
         ensure_tenant(user=person)
-        for token in ApiToken.objects.filter(user=person, name=NAME):
+        for token in tokens:
             revoke_token(by=person, token=token)
         _token, plain = create_token(by=person, name=NAME, scope=ApiToken.Scope.SUBMIT)
         self.stdout.write(plain)
