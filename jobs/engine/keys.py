@@ -5,6 +5,7 @@ of the keys (`portal.signing`) and since when each was in use are kept in the re
 """
 
 import logging
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
@@ -58,8 +59,15 @@ class KeyBook:
         lease = ReconcilerLease.objects.filter(pk=1).first()
         told = lease.health.get("keys", {}).get("uses", ()) if lease else ()
         # Another version may have told them otherwise; what cannot be read must not keep a leader from its work.
-        read = [one for one in told if isinstance(one, dict) and {"mark", "since"} <= one.keys()]
-        return [{"mark": one["mark"], "since": one["since"]} for one in read]
+        return [{"mark": one["mark"], "since": one["since"]} for one in told if _is_use(one)]
+
+
+def _is_use(told: Any) -> bool:
+    try:
+        since = datetime.fromisoformat(told["since"])
+        return isinstance(told["mark"], str) and since.tzinfo is not None
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _admitted(use: Use, after: Use) -> int:

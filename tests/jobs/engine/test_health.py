@@ -333,7 +333,11 @@ def test_work_of_a_key_that_is_not_known_is_counted(
     started(5)
     started(5, state="succeeded")
     started(25)
-    told = [{"mark": "of another version"}, *uses]
+    odd = [
+        {"mark": "of another version", "since": at}
+        for at in (7, "soon", "2026-13-01", "2026-11-01")
+    ]
+    told = ["odd", {"mark": "of another version"}, *odd, *uses]
     ReconcilerLease.objects.create(pk=1, health={"keys": {"uses": told}})
     with caplog.at_level(logging.WARNING, "jobs.engine.keys"):
         found = book(in_use, *older)
