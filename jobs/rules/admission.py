@@ -319,7 +319,7 @@ def _placed(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]) -
         return NOW
     open_nodes = [node for node in nodes if node.is_open]
     if not open_nodes:
-        words = "Waiting for a node: all are cordoned, not ready or reserved"
+        words = "Waiting for a node: all are cordoned, not ready, reserved, or lack the label of NODE_SELECTOR"
         return Fit("later", "nodes_closed", words)
     total = total_of(requests)
     free = _sum(node.free for node in open_nodes)
@@ -339,7 +339,7 @@ def _placed(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]) -
         if _is_alone(requests):
             words = f"needs {_all_text(largest.each)} on one node; no node has that much free"
     if closed := len(nodes) - len(open_nodes):
-        words += f"; {closed} of {len(nodes)} nodes take no pods now"
+        words += f"; {closed} of {len(nodes)} nodes take no pods"
     return Fit("later", "nodes", f"Waiting for free nodes: {words}")
 
 

@@ -137,7 +137,7 @@ async def test_a_cordoned_or_broken_node_takes_nothing(world: World) -> None:
     await world.submit()
     await world.round()
     assert (await world.row()).reason_text == (
-        "Waiting for a node: all are cordoned, not ready or reserved"
+        "Waiting for a node: all are cordoned, not ready, reserved, or lack the label of NODE_SELECTOR"
     )
     node["spec"] = {}
     node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
