@@ -12,7 +12,7 @@ from django.conf import settings
 from jobs.engine.network import UnknownError, namespaces
 from jobs.preflight.trial import NAMESPACE, Trial
 from jobs.rules.check_results import NAMESPACE as HOME
-from jobs.rules.preflight import KEY_MIN, STATIC, ClusterFacts, is_taken_over
+from jobs.rules.preflight import IN_TREE, KEY_MIN, STATIC, ClusterFacts, is_taken_over
 from portal.cluster import access, labels, preflight
 from portal.cluster.client import Cluster, Object
 from portal.cluster.errors import ClusterError, NotFound
@@ -85,6 +85,8 @@ async def gather(
         tell(facts)
         if problem:
             tried = trial.failed(*problem)
+        elif facts.nodes and provisioner in {"", IN_TREE}:
+            tried = trial.failed("not tried: the class binds no claim", "Mend the class first.")
         else:
             nodes, has_gpus = _nodes(read["nodes"])[0], bool(facts.gpu_nodes)
             tried = await trial.run(nodes, is_installed=bool(site), has_gpus=has_gpus)

@@ -32,6 +32,7 @@ from tenants.models import Tenant
 NAMESPACE = "homeport-preflight-trial"
 CLAIM_BYTES = 2**27
 _PULL_S = 600.0
+_CLAIM_S = 120.0
 _CLIENT_S = _PULL_S + 300.0  # its node may have to pull, too; what it tries takes 220 s at most
 _GPU_S = 60.0
 _REMOVAL_S = 120.0
@@ -275,6 +276,10 @@ class Trial:
             claim = await self._cluster.get("PersistentVolumeClaim", NAMESPACE, "data")
             if (claim.get("status") or {}).get("phase") == "Bound":
                 self._tell(bound_s=time.monotonic() - self._began)
+            elif time.monotonic() - self._began > _CLAIM_S:
+                raise UnknownError(
+                    await self._why("server"), "Look at the provisioner of the class."
+                )
 
     async def _ended(self, name: str, patience_s: float) -> Any:
         """What its program has found."""
