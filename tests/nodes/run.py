@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from deploy.child import tied_to
 from deploy.testcluster import binaries
 from deploy.testcluster.nodes import images, products
 from tests.image import build
@@ -63,7 +64,12 @@ def prepare() -> int:
 
 def run(*words: str, **environment: str) -> int:
     """pytest's exit code; who is interrupted lets it put away what it started."""
-    tests = subprocess.Popen([sys.executable, "-m", "pytest", *words], env=os.environ | environment)
+    tests = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *words],
+        env=os.environ | environment,
+        start_new_session=True,  # a terminal's Ctrl-C reaches it once, through us
+        preexec_fn=tied_to(os.getpid()),  # noqa: PLW1509 (we have one thread)
+    )
     try:
         return tests.wait()
     except KeyboardInterrupt:

@@ -4,15 +4,18 @@ Counts only, no times: `python -m tests.scale.two` measures those (docs/scale.md
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from deploy.child import Child
 from deploy.testcluster import binaries
 from tests.e2e.portal import ROOT
 from tests.tools import servers
+from tests.tools.waiting import wait_for
 from tests.upstream.power import need_built
 
 pytestmark = pytest.mark.upstream
@@ -31,17 +34,17 @@ def test_a_rolling_restart(tmp_path: Path) -> None:
     except servers.NoServerError as error:
         pytest.skip(str(error))
     told = tmp_path / "table.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.scale.two", *SIZE, "--only=restart", f"--json={told}"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=900,
-        check=False,
+    words = ("tests.scale.two", *SIZE, "--only=restart", f"--json={told}")
+    # Late, it is ended with all that it started, which would disturb the tests after it.
+    two = Child(
+        "two", (sys.executable, "-m", *words), os.environ, ROOT, log=tmp_path / "log", grace_s=60
     )
-
-    assert done.returncode == 0, done.stdout[-4000:]
+    two.start()
+    try:
+        wait_for("it has ended", lambda: two.exit_code is not None, timeout_s=900, interval_s=1)
+    finally:
+        two.stop(lambda: False)
+    assert two.exit_code == 0, two.last_words(60)
     found = json.loads(told.read_text())
     assert found["lines"] > VIEWERS * 10
     assert found["connections of viewers"] >= 2 * VIEWERS  # each web server was replaced
