@@ -271,7 +271,7 @@ LANES = (
         SHORT_NODES,
         command="ci",
         goal_s=600,
-        load=0.5,
+        load=1,
         program=(*PYTHON, "tests.nodes.run", "or-left-out", *QUIET),
         prepared_by=(*PYTHON, "tests.nodes.run", "prepare"),
     ),

@@ -319,5 +319,6 @@ def test_each_account_did_something(audit: used.Use) -> None:
     assert {right.role for right in audit.rights} == {
         "homeport-reconciler",
         "homeport-purge",
+        "homeport-results",
         *rights.TENANT_ROLES,
     }
