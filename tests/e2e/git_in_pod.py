@@ -17,7 +17,7 @@ WORK = HERE / "project"
 PORT = 2222  # of replicas
 ADA = f"Basic {b64encode(b'ada:canary-c0ffee').decode()}"
 PROGRAM = """
-import os, pathlib, signal, sys
+import os, pathlib, signal, sys, time
 print("this is version {version}", flush=True)
 if os.environ["JOB_NAME"] == "ps":
     signal.pause()  # until it is recycled
@@ -25,6 +25,7 @@ failed = pathlib.Path(os.environ["LOG_DIR"], "failed")
 if not failed.exists():
     failed.touch()
     sys.exit(1)
+time.sleep(10)  # the other worker looks this one up before it begins
 """
 
 
