@@ -9,7 +9,7 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -197,6 +197,11 @@ class Controller:
 
     def _take_turns(self, found: Mapping[UUID, LoadedRow], now: datetime) -> list[Turn]:
         turns = []
+        # Rows were read since the tick began, and the watches went on meanwhile: what they have of a
+        # pod that went in that time is in no other place.
+        just_deleted = defaultdict(list)
+        for pod in self._cache.deleted_pods:
+            just_deleted[pod.metadata.owner].append(pod)
         for pk, loaded in found.items():
             row = loaded.row
             if not self._cache.synced and row.state is not WorkloadState.QUEUED:
@@ -204,7 +209,7 @@ class Controller:
                 continue
             root: ObjectRef | None = None
             try:
-                root, decided = self._plan(pk, loaded, now)
+                root, decided = self._plan(pk, loaded, now, just_deleted[row.id])
                 news = self._events.news(self._cache, row.id, row.namespace, base_name(row))
                 events = (*news, *self._failed_step(pk, now))
             except Exception as error:  # the named fence: one poisoned row stops no other
@@ -214,12 +219,15 @@ class Controller:
             turns.append(Turn(pk, row, root, decided, events, now))
         return turns
 
-    def _plan(self, pk: UUID, loaded: LoadedRow, now: datetime) -> tuple[ObjectRef | None, Plan]:
+    def _plan(
+        self, pk: UUID, loaded: LoadedRow, now: datetime, just_deleted: Sequence[KubePod]
+    ) -> tuple[ObjectRef | None, Plan]:
         """The root as the cache has it, and the plan."""
         row = loaded.row
         kind = KINDS[row.kind]
         pods = self._pods.read(self._cache, row, kind.read_pod)
-        deleted_pods = [kind.read_pod(row, pod) for pod in self._deleted_pods.get(pk, ())]
+        gone = (*self._deleted_pods.get(pk, ()), *just_deleted)
+        deleted_pods = [kind.read_pod(row, pod) for pod in gone]
         seen = kind.observe(self._cache, loaded, self._call_results(pk), pods, deleted_pods)
         return seen.root, kind.lifecycle(row, seen, now).plan()
 

@@ -8,7 +8,7 @@ Secrets are never watched. Everything happens on one event loop, so there are no
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -148,6 +148,11 @@ class ClusterCache:
         taken, self._changes = self._changes, ClusterChanges()
         self.changed.clear()
         return taken
+
+    @property
+    def deleted_pods(self) -> Sequence[KubePod]:
+        """What `take_deleted_pods` would answer; they stay to be taken."""
+        return tuple(self._deleted_pods)
 
     def take_deleted_pods(self) -> list[KubePod]:
         """Pods of ours that went since the last call, in their last state."""

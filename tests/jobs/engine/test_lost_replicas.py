@@ -1,9 +1,11 @@
 """A replica of each topology is lost in each way: who begins anew, what that costs, and that nothing is left."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from jobs.engine import store
 from tests.jobs.engine.kubelet import Life, who_of
 from tests.jobs.engine.world import ROLE, World
 
@@ -103,3 +105,26 @@ async def test_a_lost_replica(
     told = [(row.cause, row.reason_code) async for row in job.attempts.all()]
     again = [("first", reasons[loss]), (causes.get(loss, "disrupted"), "")]
     assert told == (again if is_whole else [("first", "")])
+
+
+async def test_one_that_goes_while_the_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last status, which tells that it was taken, comes after the tick has begun."""
+    world = World()
+    roles = {"launcher": ROLE, "worker": {**ROLE, "count": 2}}
+    world.sim.lives = {who: [Life("hang")] for who in ("launcher-0", "worker-0", W1)}
+    await world.submit(topology="mpi", replicas=roles, retries=1)
+    await world.until(lambda job: job.state == "running")
+    lose(world, W1, "taken")
+    while W1 in map(who_of, world.sim.of("Pod")):
+        world.feed()
+        world.sim.step()
+    load = store.load
+
+    def later(ids: list[UUID]) -> store.Loaded:
+        world.feed()
+        return load(ids)
+
+    monkeypatch.setattr(store, "load", later)
+    world.is_view_frozen = True
+    job = await world.until(lambda job: job.attempt == 2)
+    assert [row.cause async for row in job.attempts.all()] == ["first", "disrupted"]
