@@ -186,10 +186,12 @@ def test_a_chief_goes_on_without_a_worker_and_the_last_checkpoint_is_evaluated(
     kubectl(portal, "-n", ada.tenant()["namespace"], "delete", "pod", lost, "--grace-period=1")
     done = ada.wait(job, "succeeded", timeout_s=RUN_S)
     assert done["attempt"] == 1
-    whole = re.compile(r"\| step 3000 loss (\S+)")
+    # What a lost worker had done already is done once more by another: it may be a step more.
+    whole = re.compile(r"\| step 30\d\d loss (\S+)")
     end = wait_for("its log is whole", lambda: whole.search(log()), timeout_s=RUN_S)
     assert float(end[1]) < 0.001
-    wait_for("it is evaluated", lambda: "evaluated step 3000 loss 0.000" in log(), timeout_s=120)
+    evaluated = re.compile(r"evaluated step 30\d\d loss 0\.000")
+    wait_for("it is evaluated", lambda: evaluated.search(log()), timeout_s=120)
     addresses = dict(re.findall(r"((?:chief|worker|ps|evaluator)-\d) at (\S+)", log()))
     check_that_all_were_apart(ada.get(f"jobs/{job['id']}/"), set(addresses.values()))
     check_that_nothing_is_left(portal, ada, job, 240)

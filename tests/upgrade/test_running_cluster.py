@@ -1,5 +1,6 @@
 """The portal alone is replaced while trainings and a notebook of the earlier version go on."""
 
+import asyncio
 import json
 import re
 import threading
@@ -10,8 +11,8 @@ from urllib.parse import quote
 
 import pytest
 import requests
+from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
-from websockets.sync.client import connect
 
 from tests.e2e.portal import Rest, new_home
 from tests.e2e.test_services import Service
@@ -52,6 +53,9 @@ LAB_S = 300  # JupyterLab is pulled first
 class Follower:
     """A viewer of all logs of a training, who comes again with the cursor when cut off.
 
+    In a loop of its own: where one thread closes a TLS socket that another one reads, OpenSSL may read from
+    whatever has got its descriptor since, which was a pipe of kubectl once.
+
     Attributes:
         lines: (replica, text) in the order in which they came.
         breaks: how often the connection ended.
@@ -65,17 +69,19 @@ class Follower:
     is_over: bool = False
 
     def __post_init__(self) -> None:
-        threading.Thread(target=self._follow, daemon=True).start()
+        threading.Thread(target=lambda: asyncio.run(self._follow()), daemon=True).start()
 
-    def _follow(self) -> None:
+    async def _follow(self) -> None:
         cursor = ""
         while not self.is_over:
             url = f"{self.rest.portal.url.replace('http', 'ws', 1)}/ws/jobs/{self.job}/logs/"
             token = {"Authorization": f"Token {self.rest.token}"}
             try:
-                with connect(f"{url}?cursor={quote(cursor)}", additional_headers=token) as socket:
+                here = f"{url}?cursor={quote(cursor)}"
+                async with connect(here, additional_headers=token) as socket:
                     while not self.is_over:
-                        frame = json.loads(socket.recv(timeout=60))
+                        async with asyncio.timeout(60):
+                            frame = json.loads(await socket.recv())
                         self.is_over = frame["type"] == "end"
                         self.skipped += frame["type"] == "skipped"
                         cursor = frame.get("cursor", cursor)
@@ -83,7 +89,7 @@ class Follower:
                         self.lines += [(frame["replica"], text) for text in told]
             except (OSError, WebSocketException, TimeoutError):
                 self.breaks += 1
-                threading.Event().wait(0.5)
+                await asyncio.sleep(0.5)
 
     def numbers(self, replica: str) -> list[int]:
         return numbers(text for who, text in self.lines if who == replica)
