@@ -111,7 +111,7 @@ UPSTREAM = (*PYTHON, "tests.upstream.run")
 NODES = ("tests/nodes",)
 OWN_NODES = ("tests/nodes/test_killed.py", "tests/nodes/test_small.py")
 # Homeport in pods of both nodes, which stays installed.
-INSIDE = ("tests/nodes/test_inside.py",)
+INSIDE = ("tests/nodes/test_restore.py", "tests/nodes/test_inside.py")
 # What `.ci/run` tries of it, within ten minutes: the verdicts of policies, and Homeport in pods of both nodes.
 SHORT_NODES = ("tests/nodes/test_network.py", "tests/nodes/test_inside.py")
 # On nodes whose traffic is carried by devices of its own.
@@ -427,7 +427,7 @@ LANES = (
         "two real nodes",
         NODES,
         command="node",
-        goal_s=600,
+        goal_s=750,
         program=(*PYTHON, "tests.nodes.run", *QUIET),
     ),
     Lane(

@@ -1,0 +1,56 @@
+"""docs/cluster.md, "Backup and restore", by its own commands: the database is dropped while a training and a notebook run."""
+
+import re
+import subprocess
+
+from deploy.testcluster.nodes import gluster
+from tests.e2e.test_gate import enter
+from tests.e2e.test_services import Service
+from tests.nodes.installed import log
+from tests.nodes.site import Site, lives
+from tests.nodes.test_inside import COUNT, SMALL, START_S, python
+from tests.tools.manifests import blocks
+from tests.tools.waiting import wait_for
+
+SAYS = "import pathlib, sys; print('said', flush=True)"
+
+
+def test_a_dropped_database_comes_back_and_what_runs_ends_with_its_log(site: Site) -> None:
+    done = site.ada.submit(name="ended", command=python(SAYS), replicas={"worker": SMALL})
+    site.ada.wait(done, "succeeded", timeout_s=START_S)
+    wait_for("its log is archived", lambda: "said" in log(site.ada, done["id"]), timeout_s=90)
+    job = site.ada.submit(
+        name="counts", command=python(COUNT, "/data/restored"), replicas={"worker": SMALL}
+    )
+    notebook = Service(site.ada, "notebook", name="kept", cpu="100m", memory="512Mi")
+    site.ada.wait(job, "running", timeout_s=START_S)
+    notebook.wait("running", timeout_s=START_S)
+    before = lives(site.pods_of(job["id"], notebook.id))
+
+    make, restore = blocks("Backup and restore")
+    [file] = re.findall(r"/backups/\S+\.backup", site.run(make))
+    on_node = f"{gluster.MOUNT}/pv/homeport/backups-*/{file.rpartition('/')[2]}"
+    listed = site.cluster.nodes[1].enter("sh", "-c", f"python3 -m zipfile -t {on_node}")
+    assert (
+        "Done testing" in subprocess.run(listed, capture_output=True, text=True, check=True).stdout
+    )
+    restore, count = re.subn(r"(?m)^FILE=.*$", f"FILE={file}", restore)
+    assert count == 1
+    said = site.run(restore)
+    site.rolled_out("web")
+    unknown = re.findall(r"(?m)^(.*) that no row knows: (\d+)$", said)
+    assert len(unknown) == 3
+    assert {number for _, number in unknown} == {"0"}, said
+
+    assert lives(site.pods_of(job["id"], notebook.id)) == before
+    assert enter(notebook).status() == 200
+    assert "said" in log(site.ada, done["id"]), "the store was not lost"
+    [pod] = site.pods_of(job["id"])
+    end = ("exec", pod["metadata"]["name"], "-c", "main", "--", "touch", "/data/restored")
+    site.pods.ask("-n", site.namespace, *end)  # which may die with it
+    site.ada.wait(job, "succeeded", timeout_s=START_S)
+    kept = wait_for("its log", lambda: log(site.ada, job["id"]))
+    numbers = [int(one) for one in re.findall(r"count (\d+)", kept)]
+    assert numbers == list(range(len(numbers)))
+    notebook.do("stop")
+    notebook.wait("stopped", timeout_s=START_S)
