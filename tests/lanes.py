@@ -112,6 +112,8 @@ NODES = ("tests/nodes",)
 OWN_NODES = ("tests/nodes/test_killed.py", "tests/nodes/test_small.py")
 # Homeport in pods of both nodes, which stays installed.
 INSIDE = ("tests/nodes/test_restore.py", "tests/nodes/test_inside.py")
+# These begin with an earlier version, each with a cluster of its own.
+VERSIONS = ("tests/nodes/test_versions.py",)
 # What `.ci/run` tries of it, within ten minutes: the verdicts of policies, and Homeport in pods of both nodes.
 SHORT_NODES = ("tests/nodes/test_network.py", "tests/nodes/test_inside.py")
 # On nodes whose traffic is carried by devices of its own.
@@ -427,7 +429,7 @@ LANES = (
         "two real nodes",
         NODES,
         command="node",
-        goal_s=750,
+        goal_s=1_000,
         program=(*PYTHON, "tests.nodes.run", *QUIET),
     ),
     Lane(

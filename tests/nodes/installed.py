@@ -62,12 +62,12 @@ class Installed(Portal):
         return self.sign_in(name)
 
 
-def prepare(cluster: NodeCluster, folder: Path) -> None:
-    """All images on all nodes, k3s' default class, and the first node's second address."""
+def prepare(cluster: NodeCluster, folder: Path, *more: Path) -> None:
+    """All images, and those of more archives, on all nodes, k3s' default class, and the first node's second address."""
     first = cluster.nodes[0]
     words = ("ip", "address", "add", f"{NODE_HOST}/24", "dev", "eth0")
     subprocess.run(first.enter(*words), check=True)
-    for file in (archive(IMAGE), stand_ins.archive(folder)):
+    for file in (archive(IMAGE), stand_ins.archive(folder), *more):
         for node in cluster.nodes:
             subprocess.run(node.ctr("images", "import", str(file)), check=True, capture_output=True)
     Pods(cluster.kubeconfig).must("apply", "-f", str(K3S))

@@ -3,6 +3,7 @@
 PostgreSQL and Redis, of which there is one each, are kept off the first node, which may be lost.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from tests.nodes.pods import Pods
 from tests.tools.manifests import checkout
 
 SITE = values(network.address(2))
+EARLIER = "registry.example/homeport:0.0.9"
 
 
 @dataclass
@@ -58,6 +60,14 @@ class Site:
     def run(self, command: str) -> str:
         """A block of a page, in the checkout of the site."""
         return run(self.folder, command, self.cluster.kubeconfig)
+
+    def use_image(self, reference: str) -> None:
+        """What the page says of another image: its name, and all of it again."""
+        file = self.folder / OVERLAY / "site.env"
+        text = re.sub("(?m)^PORTAL_IMAGE=.*$", f"PORTAL_IMAGE={reference}", file.read_text())
+        file.write_text(text)
+        self.run(f"kubectl apply -k {OVERLAY}")
+        self.rolled_out("web", "reconciler")
 
     def pods_of(self, *ids: str) -> list[dict[str, Any]]:
         """Of these trainings and notebooks."""
@@ -105,15 +115,19 @@ def of_two_nodes(folder: Path) -> None:
 
 
 @contextmanager
-def two_nodes(cluster: NodeCluster, folder: Path) -> Iterator[Site]:
-    """Installed, with the person ada; it stays installed."""
+def two_nodes(cluster: NodeCluster, folder: Path, image: Path | None = None) -> Iterator[Site]:
+    """Installed, with the person ada; it stays installed.
+
+    Args:
+        image: begin with this archive's `EARLIER` in place of today's.
+    """
     pods = Pods(cluster.kubeconfig)
-    prepare(cluster, folder)
+    prepare(cluster, folder, *([image] if image else []))
     checkout(folder)
     of_two_nodes(folder)
     first = cluster.nodes[0].name
     pods.must("cordon", first)
-    *page, invite = commands(SITE)
+    *page, invite = commands(SITE | ({"PORTAL_IMAGE": EARLIER} if image else {}))
     for command in page:
         run(folder, command, cluster.kubeconfig)
     pods.must("uncordon", first)
