@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import AsyncIterator, Iterator
-from datetime import datetime
 
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.translation import gettext as _
 
 from jobs.archive import artifacts, logs
-from jobs.logs.text import job_text
+from jobs.logs.text import LogRequest, job_text
 from jobs.models import Artifact, Workload
 from portal.storage.store import ObjectMissingError
 from portal.web.streaming import AbsentError, file_chunks, streamed
@@ -24,36 +23,21 @@ def replica_of(job: Workload, name: str) -> tuple[str, int] | None:
     return role, int(number)
 
 
-def log_answer(  # noqa: PLR0913 - each is a parameter of the address
-    request: HttpRequest,
-    job: Workload,
-    replica: tuple[str, int] | None,
-    tail: int | None,
-    which: logs.Which = "latest",
-    since: datetime | None = None,
-    *,
-    has_times: bool = False,
-) -> StreamingHttpResponse:
-    """The log as text.
+def log_answer(request: HttpRequest, job: Workload, asked: LogRequest) -> StreamingHttpResponse:
+    """The log as text; without a number of last lines it is offered as a file.
 
     Args:
         request: decides how it is streamed.
         job: whose log.
-        replica: one replica, or None for all of them with prefixes.
-        tail: that many last lines; None: all of it, offered as a file.
-        which: whose log.
-        since: only lines from this time on, where times are known.
-        has_times: each line behind its time, where times are known.
+        asked: what of it.
     """
+    replica, which, tail = asked.replica, asked.which, asked.tail_lines
     name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in job.name)
     if which != "latest":
         name += "-attempts" if which == "all" else f"-attempt{which}"
     whose = f"{replica[0]}-{replica[1]}" if replica else "all"
     if isinstance(request, ASGIRequest):
-        chunks: Iterator[bytes] | AsyncIterator[bytes]
-        chunks = job_text(
-            job, replica=replica, tail_lines=tail, which=which, since=since, has_times=has_times
-        )
+        chunks: Iterator[bytes] | AsyncIterator[bytes] = job_text(job, asked)
     else:  # without an event loop (the test client) only the archive can be read
         chunks = logs.job_log(job, replica=replica, tail_lines=tail, which=which)
     return streamed(

@@ -25,6 +25,25 @@ _ALL_OF_IT = notice("lines of the archive have no times, so all of it follows").
 
 
 @dataclass(frozen=True)
+class LogRequest:
+    """What of a job's log is asked for.
+
+    Attributes:
+        replica: role and index; None for all, each line behind its replica's name.
+        tail_lines: only so many lines of each; None for everything.
+        which: whose log; `all` has a line with attempt and replica before each.
+        since: in UTC; only lines from this time on, where times are known: of pods.
+        has_times: each line behind its time (RFC 3339), where times are known.
+    """
+
+    replica: tuple[str, int] | None = None
+    tail_lines: int | None = None
+    which: logs.Which = "latest"
+    since: datetime | None = None
+    has_times: bool = False
+
+
+@dataclass(frozen=True)
 class Part:
     """One replica's log: where it lives now.
 
@@ -44,20 +63,13 @@ class Part:
         return f"{self.role}-{self.index}"
 
 
-def parts_of(
-    job: Workload,
-    replica: tuple[str, int] | None,
-    which: logs.Which,
-    *,
-    is_tail: bool,
-    since: datetime | None = None,
-) -> list[Part]:
+def parts_of(job: Workload, asked: LogRequest) -> list[Part]:
     """Where each log is to be read. Three queries, however many replicas and attempts.
 
     Only the latest attempt has pods. They know times, which the archive does not: with `since` they come
     first, and what had ended by then is nowhere.
     """
-    wanted = [replica] if replica else logs.replicas_of(job)
+    which, wanted = asked.which, [asked.replica] if asked.replica else logs.replicas_of(job)
     found = logs.find_logs(job, wanted, which)
     rows = Replica.objects.filter(workload=job).order_by("attempt")
     parts = []
@@ -71,8 +83,7 @@ def parts_of(
     latest = {(row.role, row.index): row for row in rows}
     kept = {one.key: one for one in found}
     return parts + [
-        _part(key, latest.get(key), kept.get(key), job.attempt, is_tail=is_tail, since=since)
-        for key in wanted
+        _part(key, latest.get(key), kept.get(key), job.attempt, asked) for key in wanted
     ]
 
 
@@ -81,11 +92,9 @@ def _part(
     row: Replica | None,
     found: logs.Found | None,
     attempt: int,
-    *,
-    is_tail: bool,
-    since: datetime | None,
+    asked: LogRequest,
 ) -> Part:
-    role, index = key
+    (role, index), since = key, asked.since
     if since and row is not None and row.finished_at and row.finished_at < since:
         return Part(role, index, attempt, "", None)
     if row is None or not row.pod:
@@ -95,49 +104,29 @@ def _part(
         return Part(role, index, attempt, row.pod, found)
     log = found.log
     is_whole = log.attempt == row.attempt and log.is_complete and not log.missing_at_end_bytes
-    is_long = not is_tail and log.end_byte > LIVE_MAX_BYTES
+    is_long = asked.tail_lines is None and log.end_byte > LIVE_MAX_BYTES
     return Part(role, index, attempt, "" if is_whole or is_long else row.pod, found)
 
 
-async def job_text(
-    job: Workload,
-    *,
-    replica: tuple[str, int] | None,
-    tail_lines: int | None,
-    which: logs.Which = "latest",
-    since: datetime | None = None,
-    has_times: bool = False,
-) -> AsyncIterator[bytes]:
-    """The log so far, cut at lines.
-
-    Args:
-        job: with its tenant.
-        replica: role and index; None for all, each line behind its replica's name.
-        tail_lines: only so many lines of each; None for everything.
-        which: whose log; `all` has a line with attempt and replica before each.
-        since: in UTC; only lines from this time on, where times are known: of pods.
-        has_times: each line behind its time (RFC 3339), where times are known.
-    """
-    is_tail = tail_lines is not None
-    parts = await sync_to_async(parts_of)(job, replica, which, is_tail=is_tail, since=since)
-    for part in parts:
-        head = logs.head_line(part.attempt, part.name) if which == "all" else b""
-        prefix = f"{part.name} | ".encode() if replica is None else b""
-        async for chunk in _text(job.tenant.namespace, part, tail_lines, since, has_times):
+async def job_text(job: Workload, asked: LogRequest) -> AsyncIterator[bytes]:
+    """The log so far, cut at lines. `job`: with its tenant."""
+    for part in await sync_to_async(parts_of)(job, asked):
+        head = logs.head_line(part.attempt, part.name) if asked.which == "all" else b""
+        prefix = f"{part.name} | ".encode() if asked.replica is None else b""
+        async for chunk in _text(job.tenant.namespace, part, asked):
             yield head + (b"".join(logs.prefixed([chunk], prefix)) if prefix else chunk)
             head = b""
 
 
-async def _text(
-    namespace: str, part: Part, tail_lines: int | None, since: datetime | None, has_times: bool
-) -> AsyncIterator[bytes]:
+async def _text(namespace: str, part: Part, asked: LogRequest) -> AsyncIterator[bytes]:
     """Live if it can be had, else archived."""
+    since = asked.since
     if part.pod:
         came = False
         try:
-            async for chunk in _live(namespace, part.pod, tail_lines, since):
+            async for chunk in _live(namespace, part.pod, asked.tail_lines, since):
                 came = True
-                yield chunk if has_times else _STAMP.sub(b"", chunk)
+                yield chunk if asked.has_times else _STAMP.sub(b"", chunk)
             came = came or since is not None
         except (ClusterError, CredentialsError):
             # Not started yet, gone meanwhile, or no cluster: what is archived is all there is.
@@ -145,9 +134,9 @@ async def _text(
         if came:
             return
     if part.found is not None:
-        if since or has_times:
+        if since or asked.has_times:
             yield _ALL_OF_IT if since else _NO_TIMES
-        async for chunk in threaded(_whole_lines(part.found.text(tail_lines))):
+        async for chunk in threaded(_whole_lines(part.found.text(asked.tail_lines))):
             yield chunk
 
 

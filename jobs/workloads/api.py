@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -10,8 +9,6 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
-from django.utils.dateparse import parse_datetime
-from django.utils.timezone import now
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework import mixins, status
@@ -22,7 +19,6 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from jobs import pruning
-from jobs.archive.logs import Which, which_of
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec
@@ -39,6 +35,7 @@ from jobs.workloads.bundle_api import BundleViewSet
 from jobs.workloads.fit import fit
 from jobs.workloads.idempotency import Keep
 from jobs.workloads.listing import named_tenant
+from jobs.workloads.log_api import LOG_PARAMETERS, log_request
 from jobs.workloads.preview import preview_documents
 from jobs.workloads.rest import Router, RowsViewSet
 from jobs.workloads.serializers import (
@@ -53,12 +50,9 @@ from jobs.workloads.serializers import (
 from jobs.workloads.template_api import TemplateViewSet
 from portal.cluster.manifests import to_yaml
 from portal.errors import FieldError, Refused
-from portal.web.fields import as_whole
 from portal.web.rest import text_asked
-from portal.web.streaming import AbsentError
 from tenants.models import Tenant, User
 
-MAX_TAIL = 10_000
 # What a list of trainings reads of a row; most other columns are times, which are dear to read.
 _READ = (
     *("kind", "tenant", "owner", "name", "image", "replicas", "spec", "revision"),
@@ -326,34 +320,13 @@ class ArchivedViewSet(WorkloadViewSet):
 
     @extend_schema(
         description="The log so far as text: of one replica, or of all with prefixes.",
-        parameters=[
-            OpenApiParameter("replica", description="for example worker-0; absent: all"),
-            OpenApiParameter("attempt", description="1 for the first, latest (default), or all"),
-            OpenApiParameter("tail", OpenApiTypes.INT, description="lines, at most 10,000"),
-            OpenApiParameter(
-                "since", description="seconds ago, or a time as 2026-11-24T09:00:00Z; of pods only"
-            ),
-            OpenApiParameter("download", OpenApiTypes.INT, description="1: all, as a file"),
-            OpenApiParameter(
-                "timestamps", OpenApiTypes.INT, description="1: lines with times; of pods only"
-            ),
-        ],
+        parameters=LOG_PARAMETERS,
         responses={(200, "text/plain"): OpenApiTypes.STR},
     )
     @action(detail=True, content_negotiation_class=AnyAccept)
     def logs(self, request: Request, pk: UUID) -> StreamingHttpResponse:
-        job, asked = self.find(), request.query_params
-        replica = _parse_replica(job, asked.get("replica"))
-        which = _parse_attempt(job, asked.get("attempt"))
-        tail = as_whole(asked.get("tail", "1000"))
-        if tail is None or not 1 <= tail <= MAX_TAIL:
-            raise Refused([FieldError("tail", "out_of_range", f"This must be 1 to {MAX_TAIL}.")])
-        lines = None if asked.get("download") == "1" else tail
-        since = _parse_since(asked.get("since", ""))
-        has_times = asked.get("timestamps") == "1"
-        return downloads.log_answer(
-            request._request, job, replica, lines, which, since, has_times=has_times
-        )
+        job = self.find()
+        return downloads.log_answer(request._request, job, log_request(job, request.query_params))
 
     @extend_schema(
         description="Asks for what of an array that has ended has not succeeded, as a new training.",
@@ -389,52 +362,6 @@ class ArchivedViewSet(WorkloadViewSet):
     def artifact(self, request: Request, pk: UUID, artifact_id: UUID) -> StreamingHttpResponse:
         found = get_object_or_404(self.find().artifacts, pk=artifact_id, uploaded_at__isnull=False)
         return downloads.artifact_answer(request._request, found)
-
-
-def _parse_replica(job: Workload, name: str | None) -> tuple[str, int] | None:
-    """`worker-0` as (role, index), None for all.
-
-    Raises:
-        Refused: the job has no such replica.
-    """
-    if not name:
-        return None
-    replica = downloads.replica_of(job, name)
-    if replica is None:
-        text = f"This job has no replica {name[:40]!r}."
-        raise Refused([FieldError("replica", "not_found", text)], status=404)
-    return replica
-
-
-def _parse_attempt(job: Workload, text: str | None) -> Which:
-    """Whose log is asked for.
-
-    Raises:
-        Refused: the job has not had that attempt.
-    """
-    try:
-        return which_of(job, text or "")
-    except AbsentError as error:
-        raise Refused([FieldError("attempt", "not_found", str(error))], status=404) from error
-
-
-def _parse_since(text: str) -> datetime | None:
-    """Seconds ago, or a time with its zone.
-
-    Raises:
-        Refused: neither, or further away than times go.
-    """
-    if not text:
-        return None
-    seconds = as_whole(text)
-    try:
-        found = parse_datetime(text) if seconds is None else now() - timedelta(seconds=seconds)
-        if found is not None and found.tzinfo is not None:
-            return found.astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
-    told = "Give seconds, or a time with its zone: 2026-11-24T09:00:00Z."
-    raise Refused([FieldError("since", "invalid", told)])
 
 
 def _descriptions(kind: WorkloadKind) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from jobs.kinds.base import WorkloadKind
 from jobs.kinds.training.examples import EXAMPLES
 from jobs.kinds.training.export import exported
 from jobs.logs import downloads
+from jobs.logs.text import LogRequest
 from jobs.models import Workload
 from jobs.workloads import actions
 from jobs.workloads.listing import WorkloadListing, named_tenant, own_running
@@ -273,7 +274,7 @@ def download_log(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResp
     if name and replica is None:
         raise Http404(name)
     which = which_of(row, request.GET.get("attempt", ""))
-    return downloads.log_answer(request, row, replica, None, which)
+    return downloads.log_answer(request, row, LogRequest(replica, which=which))
 
 
 @require_safe

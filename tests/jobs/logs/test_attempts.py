@@ -157,7 +157,7 @@ async def test_as_text_the_latest_is_read_from_its_pod(
     world: World, job: Workload, attempt: str, shown: str
 ) -> None:
     which = which_of(job, attempt)
-    found = text.job_text(job, replica=("worker", 0), tail_lines=None, which=which)
+    found = text.job_text(job, text.LogRequest(("worker", 0), which=which))
     assert b"".join([chunk async for chunk in found]).decode() == shown
 
 
@@ -166,9 +166,8 @@ async def test_since_a_time_pods_are_asked_and_the_archive_is_told_whole(
 ) -> None:
     async def shown(second: int, which: str = "", *, has_times: bool = False) -> str:
         since = datetime(2026, 11, 20, 0, 0, second, tzinfo=UTC)
-        asked = {"tail_lines": None, "which": which_of(job, which), "since": since}
-        asked["has_times"] = has_times
-        found = text.job_text(job, replica=("worker", 0), **asked)  # type: ignore[arg-type]
+        asked = text.LogRequest(("worker", 0), None, which_of(job, which), since, has_times)
+        found = text.job_text(job, asked)
         return b"".join([chunk async for chunk in found]).decode()
 
     log = world.cluster.pods["pod-2"]
