@@ -419,10 +419,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "The namespace {namespace} was deleted from the cluster, and the training with it.",
         _ADMIN,
     ),
-    "namespace_going": (
-        "The namespace is being deleted in the cluster outside Homeport.",
-        "The page of the namespace says what holds it up.",
-    ),
+    "namespace_going": ("The namespace is being deleted outside Homeport.", "Its page says why."),
     "name_taken": (
         "The cluster has an object of the same name that is not this training's: {detail}",
         "Remove that object, then submit again.",

@@ -17,15 +17,19 @@ WORK = HERE / "project"
 PORT = 2222  # of replicas
 ADA = f"Basic {b64encode(b'ada:canary-c0ffee').decode()}"
 PROGRAM = """
-import os, pathlib, signal, sys, time
+import json, os, pathlib, signal, sys, time
 print("this is version {version}", flush=True)
 if os.environ["JOB_NAME"] == "ps":
     signal.pause()  # until it is recycled
-failed = pathlib.Path(os.environ["LOG_DIR"], "failed")
+place, workers = pathlib.Path(os.environ["LOG_DIR"]), json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
+begun = [place / worker.replace(":", "-") for worker in workers]  # names of this attempt
+begun[int(os.environ["TASK_INDEX"])].touch()
+failed = place / "failed"
 if not failed.exists():
     failed.touch()
     sys.exit(1)
-time.sleep(10)  # the other worker looks this one up before it begins
+while not all(path.exists() for path in begun):  # who has ended is found by nobody any more
+    time.sleep(0.1)
 """
 
 
