@@ -10,12 +10,10 @@ with the code `LEFT_OUT` and the reason where this machine gives no nodes that r
 
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from deploy.child import tied_to
 from deploy.testcluster import binaries
 from deploy.testcluster.nodes import images, products
 from tests.image import build
@@ -23,11 +21,11 @@ from tests.lanes import INSIDE, LEFT_OUT, NODES, OVERLAY, OWN_NODES, QUIET, VERS
 from tests.nodes.conftest import LEFT_OUT_BECAUSE
 from tests.nodes.installed import IMAGE
 from tests.nodes.left import of_network, of_nodes, packet_filters
+from tests.tools.children import run_to_the_end
 from tests.upstream import left
 
 _KEPT = "KEEP_NODES"
 _APART = "HOMEPORT_PREPARES_APART"  # it has mounts of its own
-_PUT_AWAY_S = 60.0
 
 
 def say(text: str) -> None:
@@ -63,23 +61,8 @@ def prepare() -> int:
 
 
 def run(*words: str, **environment: str) -> int:
-    """pytest's exit code; who is interrupted lets it put away what it started."""
-    tests = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *words],
-        env=os.environ | environment,
-        start_new_session=True,  # a terminal's Ctrl-C reaches it once, through us
-        preexec_fn=tied_to(os.getpid()),  # noqa: PLW1509 (we have one thread)
-    )
-    try:
-        return tests.wait()
-    except KeyboardInterrupt:
-        tests.send_signal(signal.SIGINT)
-        try:
-            tests.wait(_PUT_AWAY_S)
-        except subprocess.TimeoutExpired:
-            tests.kill()
-            tests.wait()
-        raise
+    """pytest's exit code."""
+    return run_to_the_end([sys.executable, "-m", "pytest", *words], os.environ | environment)
 
 
 def main() -> int:

@@ -4,7 +4,6 @@ With --s3 trainings keep their files on an S3 server, in place of a folder.
 """
 
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.tools import servers
+from tests.tools.children import run_to_the_end
 
 POD_S3_PORT = 9000  # at the embedded cluster's gateway
-PUT_AWAY_S = 60.0
 
 
 @contextmanager
@@ -45,18 +44,7 @@ def main() -> int:
     """pytest's exit code."""
     has_s3, words = "--s3" in sys.argv, [word for word in sys.argv[1:] if word != "--s3"]
     with environment(has_s3=has_s3) as found:
-        tests = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *words], env={**os.environ, **found}
-        )
-        try:
-            return tests.wait()
-        except KeyboardInterrupt:  # who is interrupted lets them put away what they started
-            try:
-                tests.wait(PUT_AWAY_S)
-            except subprocess.TimeoutExpired:
-                tests.kill()
-                tests.wait()
-            raise
+        return run_to_the_end([sys.executable, "-m", "pytest", *words], {**os.environ, **found})
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from deploy.testcluster.controlplane import ControlPlaneError, Options
 from deploy.testcluster.node import NodeError, NodeOptions
 from deploy.testcluster.ports import free_port
 from tests.contract import results
+from tests.tools.children import run_to_the_end
 from tests.upstream import left
 
 EXIT_FAILED = 1
@@ -101,7 +102,6 @@ CALLS = (
     ),
 )
 NO_TESTS = 5  # pytest's exit code
-_PUT_AWAY_S = 90.0
 
 
 def say(text: str) -> None:
@@ -150,7 +150,7 @@ def run(call: Call, environment: Mapping[str, str], to_pytest: Sequence[str]) ->
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *call.arguments]
     results = os.environ.get("HOMEPORT_RESULTS")
     command += [f"--junitxml={results}.{call.name}.xml", "--durations=30"] if results else []
-    code = _wait(subprocess.Popen([*command, *to_pytest], env={**os.environ, **environment}))
+    code = run_to_the_end([*command, *to_pytest], {**os.environ, **environment})
     say(f"== {call.title}: exit {code} after {time.monotonic() - began_s:.0f} s")
     is_part = call.is_part or bool(to_pytest)
     return code == 0 or (code == NO_TESTS and is_part)  # others than were chosen
@@ -163,25 +163,11 @@ def has_parity() -> bool:
         say("== the contract, on onebox as well")
         without = {name: text for name, text in os.environ.items() if name != GIVEN}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        passed = _wait(subprocess.Popen([*command, *CONTRACT.arguments], env=without)) == 0
+        passed = run_to_the_end([*command, *CONTRACT.arguments], without) == 0
     say("== parity")
     command = [sys.executable, "-m", "tests.contract.report"]
     command += ["--given"] if os.environ.get(GIVEN) else []
     return subprocess.call(command) == 0 and passed
-
-
-def _wait(tests: subprocess.Popen[bytes]) -> int:
-    """Their exit code. Who is interrupted lets them put away what they started."""
-    try:
-        return tests.wait()
-    except BaseException as error:
-        if not isinstance(error, KeyboardInterrupt):  # Ctrl-C reached them too
-            tests.send_signal(signal.SIGINT)
-        try:
-            tests.wait(_PUT_AWAY_S)
-        except subprocess.TimeoutExpired:
-            tests.kill()
-        raise
 
 
 def chosen(arguments: Sequence[str]) -> tuple[list[Call], list[str]]:

@@ -7,11 +7,9 @@ The web server's only way to the cluster leads through a relay that counts.
 import os
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
 from deploy.child import Child
@@ -21,6 +19,7 @@ from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest
 from tests.scale.cluster import pods
 from tests.scale.cluster.kube import Admin, Audit
 from tests.scale.cluster.relay import Relay
+from tests.scale.stacked import Stacked
 from tests.tools import servers
 from tests.tools.waiting import wait_for
 
@@ -95,7 +94,7 @@ def body(name: str, workers: int, servers: int = 1, gpu: int = 0) -> dict[str, A
     }
 
 
-class Lab:
+class Lab(Stacked):
     """See the module. Django must not have been set up yet: its settings are made here.
 
     Attributes:
@@ -104,6 +103,7 @@ class Lab:
     """
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        super().__init__()
         self.folder = folder
         self.home = folder / "home"
         self.portal = Portal(self.home)
@@ -112,25 +112,8 @@ class Lab:
         self.admin: Admin
         self.audit: Audit
         self._say = say
-        self._stack = ExitStack()
         self._roles: dict[str, Child] = {}
         self._environ: dict[str, str] = {}
-
-    def __enter__(self) -> Self:
-        try:
-            self._enter()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     def _enter(self) -> None:
         enter = self._stack.enter_context

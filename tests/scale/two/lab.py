@@ -11,8 +11,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import requests
 
@@ -23,6 +21,7 @@ from deploy.testcluster.node import NodeOptions
 from deploy.testcluster.ports import free_port
 from tests.bench.fakelogs import LINE_BYTES
 from tests.e2e.portal import ROOT, Portal, Rest
+from tests.scale.stacked import Stacked
 from tests.scale.two.proxy import Proxy
 from tests.tools import servers
 from tests.tools.waiting import wait_for
@@ -74,7 +73,7 @@ class Serving:
             return False
 
 
-class Lab:
+class Lab(Stacked):
     """See the module. Django must not have been set up yet: its settings are made here.
 
     Attributes:
@@ -85,6 +84,7 @@ class Lab:
     def __init__(
         self, folder: Path, proxy: str, pause_s: float, say: Callable[[str], None]
     ) -> None:
+        super().__init__()
         self.folder, self.pause_s, self._say = folder, pause_s, say
         self.proxy = Proxy(proxy, folder)
         self.portal = Portal(folder / "home", self.proxy.port)
@@ -92,23 +92,6 @@ class Lab:
         self.reconcilers: list[Serving] = []
         self.jobs: list[str] = []
         self._count = 0
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        try:
-            self._enter()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     def _enter(self) -> None:
         enter = self._stack.enter_context
