@@ -113,7 +113,7 @@ OWN_NODES = ("tests/nodes/test_killed.py", "tests/nodes/test_small.py")
 # Homeport in pods of both nodes, which stays installed.
 INSIDE = ("tests/nodes/test_restore.py", "tests/nodes/test_inside.py")
 # These begin with an earlier version, each with a cluster of its own.
-VERSIONS = ("tests/nodes/test_versions.py",)
+VERSIONS = ("tests/nodes/test_versions.py", "tests/nodes/test_first_version.py")
 # What `.ci/run` tries of it, within ten minutes: the verdicts of policies, and Homeport in pods of both nodes.
 SHORT_NODES = ("tests/nodes/test_network.py", "tests/nodes/test_inside.py")
 # On nodes whose traffic is carried by devices of its own.
@@ -429,7 +429,7 @@ LANES = (
         "two real nodes",
         NODES,
         command="node",
-        goal_s=1_000,
+        goal_s=1_200,
         program=(*PYTHON, "tests.nodes.run", *QUIET),
     ),
     Lane(

@@ -57,6 +57,12 @@ class Site:
             words = ("rollout", "status", f"deployment/{name}", "--timeout=180s")
             self.pods.must("-n", "homeport", *words, timeout_s=200)
 
+    def double(self) -> None:
+        """Two of each process, of which the page's manifests have one."""
+        names = ("deployment/web", "deployment/reconciler")
+        self.pods.must("-n", "homeport", "scale", "--replicas=2", *names)
+        self.rolled_out("web", "reconciler")
+
     def run(self, command: str) -> str:
         """A block of a page, in the checkout of the site."""
         return run(self.folder, command, self.cluster.kubeconfig)
@@ -131,7 +137,6 @@ def two_nodes(cluster: NodeCluster, folder: Path, image: Path | None = None) -> 
     for command in page:
         run(folder, command, cluster.kubeconfig)
     pods.must("uncordon", first)
-    pods.must("-n", "homeport", "scale", "--replicas=2", "deployment/web", "deployment/reconciler")
     certificate = str(folder / OVERLAY / "tls.crt")
     with pytest.MonkeyPatch.context() as patch:
         for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
@@ -142,5 +147,5 @@ def two_nodes(cluster: NodeCluster, folder: Path, image: Path | None = None) -> 
         )
         made = Site(cluster, pods, portal, folder, portal.invite("ada"))
         made.ada.tenant(timeout_s=120)
-        made.rolled_out("web", "reconciler")
+        made.double()
         yield made

@@ -37,7 +37,7 @@ def test_a_dropped_database_comes_back_and_what_runs_ends_with_its_log(site: Sit
     restore, count = re.subn(r"(?m)^FILE=.*$", f"FILE={file}", restore)
     assert count == 1
     said = site.run(restore)
-    site.rolled_out("web")
+    site.double()
     unknown = re.findall(r"(?m)^(.*) that no row knows: (\d+)$", said)
     assert len(unknown) == 3
     assert {number for _, number in unknown} == {"0"}, said
