@@ -26,7 +26,7 @@ VIEWERS = 50  # ten of a person, which is as many as there may be
 # More than half of what Homeport leaves of a node of two processors, so that no two of them share one.
 HALF = {"cpu": "905m", "memory": "256Mi"}
 SMALL = {"cpu": "200m", "memory": "128Mi"}
-# What is replaced while it is opened on another node is answered "stale file handle" by GlusterFS (docs/storage.md).
+# What is replaced while it is opened on another node may be stale, or not there, for GlusterFS (docs/storage.md).
 READ = """
 import errno, time
 def read(path):
@@ -34,7 +34,7 @@ def read(path):
         try:
             return open(path).read()
         except OSError as error:
-            if error.errno != errno.ESTALE or not again:
+            if error.errno not in (errno.ESTALE, errno.ENOENT) or not again:
                 raise
             time.sleep(0.1)
 """
