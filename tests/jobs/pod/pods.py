@@ -8,12 +8,14 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 from jobs.pod.fetch import RUNNER_MODULES, write_program
+from onebox.testing.processes import descendants
 
 JOB_ID = "11111111-2222-4333-8444-555555555555"
 TOKEN = "the-token-of-the-job"
@@ -311,7 +313,10 @@ class Pod:
     def close(self) -> None:
         for process in self.processes:
             if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
+                # With its programs, as the kernel ends a container whose first process is gone.
+                for pid in (*descendants(process.pid), process.pid):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 process.wait()
             if process.stdout:
                 process.stdout.close()
