@@ -9,6 +9,13 @@ from jobs.pod.errors import PodError
 from jobs.pod.protocol import codes
 
 _PORTS = {"https": 443, "ssh": 22}
+# Half a minute in all: where policies are enforced, the network lets a new pod through seconds after it began.
+TRIES = 5
+
+
+def pause_s(attempt: int) -> float:
+    """Before a try that follows others; 0 is the first."""
+    return 2.0**attempt if attempt else 0.0
 
 
 def unreachable(text: str) -> PodError:

@@ -22,14 +22,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from jobs.pod.addresses import check_url, shown, unreachable
+from jobs.pod.addresses import TRIES, check_url, pause_s, shown, unreachable
 from jobs.pod.errors import PodError, PortalError
 from jobs.pod.portal_client import PortalClient, starting_budget
 from jobs.pod.protocol import codes
 
 SECRET_DIR = "/run/git-secret"
 TOTAL_S = 600
-TRIES = 3
 WATCH_S = 0.25  # between looks at what has been written
 COMMIT = re.compile(r"[0-9a-f]{40}")  # all digits of a SHA-1
 SHOWN_DIGITS = 12
@@ -237,6 +236,7 @@ class _Repository:
         self._git("init", "--quiet", "--template=")
         options = ("--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules")
         for attempt in range(TRIES):
+            time.sleep(pause_s(attempt))
             if self._git("fetch", *options, "--", self._url, ref) == 0:
                 break
             error = self._failure(ref, is_pinned=is_pinned)
@@ -246,7 +246,6 @@ class _Repository:
                 raise unreachable(
                     f"{shown(self._url)} cannot be fetched from: {self._last_words()}"
                 )
-            time.sleep(2.0 ** (attempt + 1))
         if self._git("rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}") != 0:
             raise PodError(codes.GIT_REF, f"{_named(ref)} of the repository is not a commit")
         with open(self._output, encoding="ascii") as file:

@@ -19,13 +19,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from jobs.pod import git, unpack
-from jobs.pod.addresses import check_url, shown, unreachable
+from jobs.pod.addresses import TRIES, check_url, pause_s, shown, unreachable
 from jobs.pod.errors import PodError, PortalError
 from jobs.pod.portal_client import PortalClient, starting_budget
 from jobs.pod.protocol import codes
 
 BUNDLE_MAX_BYTES = 512 * 1024**2  # unless the configuration says otherwise
-URL_TRIES = 3
 URL_TIMEOUT_S = 30
 URL_TOTAL_S = 900
 MAX_REDIRECTS = 5
@@ -207,9 +206,8 @@ def _download_url(url: str, path: str, limit_bytes: int) -> tuple[str, str]:
     check_url(url)
     opener = _opener(urllib.request.ProxyHandler())
     problem = ""
-    for attempt in range(URL_TRIES):
-        if attempt:
-            time.sleep(2.0**attempt)
+    for attempt in range(TRIES):
+        time.sleep(pause_s(attempt))
         try:
             with opener.open(_request(url), timeout=URL_TIMEOUT_S) as response:
                 digest = _save(response, path, limit_bytes)
