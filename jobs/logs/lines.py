@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
+import msgspec
+
 from jobs.logs.ansi import clean
 from jobs.logs.cursor import ANCHOR_LINES, Position, anchor_of
 from jobs.logs.rows import MAX_LINE_BYTES, Line, encode, encode_data, last_state
@@ -34,6 +36,7 @@ class Batch:
             same.
         stands_for: lines of the program that are missed by who does not get this batch: those in
             it, and those that were left out where a line of ours says so.
+        is_unfinished: it is how far the line behind `last` has come, which comes whole later.
     """
 
     encoded: str
@@ -43,6 +46,7 @@ class Batch:
     anchor: str
     frame: tuple[str, str] = ("", "")
     stands_for: int = 0
+    is_unfinished: bool = False
 
     def __post_init__(self) -> None:
         self.stands_for = self.stands_for or self.count
@@ -50,6 +54,28 @@ class Batch:
     @property
     def size(self) -> int:
         return len(self.encoded)
+
+    def behind(self, after: Position) -> "Batch | None":
+        """What of it is new to who has seen the log up to a line; None: nothing is."""
+        if self.is_unfinished:
+            return self if self.last >= after else None
+        if self.first > after:
+            return self
+        if self.last <= after:
+            return None
+        rows = msgspec.json.decode(self.encoded, type=list[Line])
+        position = self.first
+        for count, (row, following) in enumerate(pairwise(rows), 1):
+            is_same = row.t == following.t
+            position = (
+                Position(position.time_ns, position.ordinal + 1)
+                if is_same
+                else Position(parse_time(following.t), 1)
+            )
+            if position > after:
+                rest = rows[count:]
+                return Batch(encode(rest), len(rest), position, self.last, self.anchor)
+        return self  # better a line twice than a line lost
 
 
 def parse_time(text: str) -> int:
@@ -219,9 +245,8 @@ class LineReader:
             if state:
                 line = Line(time.decode("latin-1"), state)
                 # Not a line of its own: who reconnects gets the whole line again.
-                yield Batch(
-                    encode([line]), 1, self._last, self._last, anchor_of(self._anchor_lines)
-                )
+                anchor = anchor_of(self._anchor_lines)
+                yield Batch(encode([line]), 1, self._last, self._last, anchor, is_unfinished=True)
         elif len(self._partial) > MAX_LINE_BYTES:
             self._cut_bytes = len(self._partial) - MAX_LINE_BYTES
             self._partial = self._partial[:MAX_LINE_BYTES]

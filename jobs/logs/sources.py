@@ -38,6 +38,7 @@ class ReplicaSource:
         self._outcome: Outcome = "gone"
         self._held: deque[Batch] | None = None  # came while older lines are still being sent
         self._held_bytes = 0
+        self._after: Position | None = None  # what comes up to here was shown before
         self._attempt = 0
         self._lowest = place.attempt if place is not None else 1  # earlier attempts are done with
         self._told_rest = 0  # of which attempt it was said that more may come
@@ -112,6 +113,7 @@ class ReplicaSource:
             after = None
         self._attempt = replica.attempt
         self._ended.clear()
+        self._after = after
         self._held, self._held_bytes = deque(), 0
         tail = self._hub.join(key, self, after)
         self._viewer.on_room.add(tail.drained)
@@ -130,13 +132,10 @@ class ReplicaSource:
         self._held, self._held_bytes = deque(), 0
         await self._show_history(tail, key, after, ring)
         for batch in ring:
-            if after is not None and batch.last <= after:
-                continue
-            if after is not None and batch.first <= after:
-                # The viewer stands in the middle of this batch.
-                await self._show_between(key, after, _behind(batch.last))
-            else:
+            if after is None:
                 await self._show(batch)
+            elif batch.last > after and (rest := batch.behind(after)) is not None:
+                await self._show(rest)
         while self._held:
             await self._show(self._held.popleft())
         self._held = None
@@ -173,6 +172,14 @@ class ReplicaSource:
 
     # --- what a tail calls ---
     def batch_came(self, batch: Batch) -> None:
+        if self._after is not None:
+            # The tail may have begun where somebody else stands, and not have come as far yet.
+            rest = batch.behind(self._after)
+            if rest is None:
+                return
+            if rest.last > self._after:
+                self._after = None
+            batch = rest
         if self._held is None:
             self._put(batch)
             return

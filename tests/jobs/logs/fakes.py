@@ -36,6 +36,7 @@ class FakeLog:
         self.phase = ""
         self.cuts: list[tuple[int, str]] = []  # bytes until a connection ends, and how
         self.piece_bytes = 1 << 20
+        self.held_at: int | None = None  # the byte from which on a follow gives nothing
         self.opened: list[dict[str, Any]] = []
         self.open_count = 0
         self.gets = 0
@@ -51,6 +52,10 @@ class FakeLog:
             stamp(at + number * step) + b" " + text + b"\n" for number, text in enumerate(texts)
         )
         self.write(b"".join(rows))
+
+    def let_go(self) -> None:
+        self.held_at = None
+        self._changed.set()
 
     def end(self) -> None:
         self.is_running = False
@@ -122,8 +127,8 @@ class FakeLog:
         while True:
             self._changed.clear()
             ended = not self.is_running or not follow
-            while position < len(self.data):
-                size = min(self.piece_bytes, len(self.data) - position)
+            while position < (stop := len(self.data) if self.held_at is None else self.held_at):
+                size = min(self.piece_bytes, stop - position)
                 if left is not None:
                     size = min(size, left)
                 if size:

@@ -10,7 +10,7 @@ from django.conf import settings as django_settings
 from django.db import OperationalError
 from django.utils import timezone
 
-from jobs.logs import consumers
+from jobs.logs import consumers, tail
 from jobs.logs.lines import parse_time
 from jobs.models import Replica, Workload
 from jobs.rules.states import Desired, ReplicaState, WorkloadState
@@ -278,6 +278,31 @@ async def test_a_viewer_without_cursor_gets_the_newest_lines_of_a_follow_that_be
         assert await lines(first, 5) == ["25", "26", "27", "28", "29"]
         async with world.open(path, job.owner) as second:
             assert await lines(second, 30) == [str(number) for number in range(30)]
+
+
+@pytest.mark.parametrize("given", [0, 3, 7, 10])
+async def test_viewers_who_come_back_to_a_slow_follow_get_each_line_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, given: int
+) -> None:
+    """The follow begins where the first of them stands, and brings what the others have seen."""
+    monkeypatch.setattr(tail, "PRIMED_S", 0.05)
+    job = await a_job(world)
+    log = world.cluster.pods["pod-worker-0"]
+    log.lines(*(b"%d" % number for number in range(10)), at=1, step=0)
+    log.held_at = len(log.data) // 10 * given
+    path = f"/ws/jobs/{job.pk}/logs/?replica=worker-0&cursor=worker-0.l.1.{parse_time(stamp(1).decode())}"
+    async with (
+        world.open(f"{path}.2.", job.owner) as first,
+        world.open(f"{path}.5.", job.owner) as second,
+        world.open(f"{path}.8.", job.owner) as third,
+    ):
+        await until(lambda: log.open_count == 1)
+        await asyncio.sleep(0.2)
+        log.let_go()
+        log.lines(b"new", at=2)
+        for seen, viewer in ((2, first), (5, second), (8, third)):
+            rest = [*map(str, range(seen, 10)), "new"]
+            assert await lines(viewer, len(rest)) == rest
 
 
 async def test_a_job_that_never_ran_ends_at_once(world: World) -> None:

@@ -92,6 +92,11 @@ def test_a_reader_goes_on_exactly_behind_a_position(steps: list[int], draw: Any)
     assert texts(all_of(LineReader(position), b"".join(data))) == [
         str(number) for number in range(seen, len(data))
     ]
+    # ... as what is cut from batches that were read from the beginning.
+    cut = [batch.behind(position) for batch in all_of(LineReader(), b"".join(data))]
+    assert texts([batch for batch in cut if batch is not None]) == [
+        str(number) for number in range(seen, len(data))
+    ]
     # ... and stops exactly in front of one.
     assert texts(all_of(LineReader(None, position), b"".join(data))) == [
         str(number) for number in range(seen - 1)
