@@ -66,12 +66,7 @@ class Batch:
         rows = msgspec.json.decode(self.encoded, type=list[Line])
         position = self.first
         for count, (row, following) in enumerate(pairwise(rows), 1):
-            is_same = row.t == following.t
-            position = (
-                Position(position.time_ns, position.ordinal + 1)
-                if is_same
-                else Position(parse_time(following.t), 1)
-            )
+            position = _following(position, row.t, following.t)
             if position > after:
                 rest = rows[count:]
                 return Batch(encode(rest), len(rest), position, self.last, self.anchor)
@@ -183,10 +178,7 @@ class LineReader:
     def _advance(self, rows: list[str], previous: Position) -> tuple[Position, Position]:
         """Positions of the first and the last row; rows of one time are numbered."""
         first_time, last_time = _time_of(rows[0]), _time_of(rows[-1])
-        if first_time == self._last_time:
-            first = Position(previous.time_ns, previous.ordinal + 1)
-        else:
-            first = Position(parse_time(first_time), 1)
+        first = _following(previous, self._last_time, first_time)
         equal = 0
         for row in reversed(rows):
             if _time_of(row) != last_time:
@@ -250,6 +242,13 @@ class LineReader:
         elif len(self._partial) > MAX_LINE_BYTES:
             self._cut_bytes = len(self._partial) - MAX_LINE_BYTES
             self._partial = self._partial[:MAX_LINE_BYTES]
+
+
+def _following(position: Position, time: str, following_time: str) -> Position:
+    """The position of the line after one: lines of one time are numbered."""
+    if following_time == time:
+        return Position(position.time_ns, position.ordinal + 1)
+    return Position(parse_time(following_time), 1)
 
 
 def _time_of(row: str) -> str:

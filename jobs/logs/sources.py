@@ -134,6 +134,7 @@ class ReplicaSource:
         for batch in ring:
             if after is None:
                 await self._show(batch)
+            # How far an unfinished line had come need not be shown again.
             elif batch.last > after and (rest := batch.behind(after)) is not None:
                 await self._show(rest)
         while self._held:

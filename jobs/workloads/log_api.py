@@ -32,7 +32,8 @@ LOG_PARAMETERS = [
 
 
 def log_request(job: Workload, query: Mapping[str, str]) -> LogRequest:
-    """
+    """What these parameters ask for.
+
     Raises:
         Refused: a parameter says nothing that can be, or names what this job has not had.
     """

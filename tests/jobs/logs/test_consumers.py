@@ -11,6 +11,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from jobs.logs import consumers, tail
+from jobs.logs.hub import get_hub
 from jobs.logs.lines import parse_time
 from jobs.models import Replica, Workload
 from jobs.rules.states import Desired, ReplicaState, WorkloadState
@@ -296,8 +297,13 @@ async def test_viewers_who_come_back_to_a_slow_follow_get_each_line_once(
         world.open(f"{path}.5.", job.owner) as second,
         world.open(f"{path}.8.", job.owner) as third,
     ):
-        await until(lambda: log.open_count == 1)
-        await asyncio.sleep(0.2)
+        tails = (await get_hub())._tails
+        await until(
+            lambda: (
+                [(len(one._watchers), one._primed.is_set()) for one in tails.values()]
+                == [(3, True)]
+            )
+        )
         log.let_go()
         log.lines(b"new", at=2)
         for seen, viewer in ((2, first), (5, second), (8, third)):
