@@ -194,7 +194,10 @@ class Doctor:
         return check_versions(__version__, self._session.rest.version)
 
     def _namespace(self) -> str:
-        tenant = part(self._session.me, "tenant")
+        tenant, until_s = part(self._session.me, "tenant"), time.monotonic() + QUEUE_S
+        while tenant.get("state") == "provisioning" and time.monotonic() < until_s:
+            time.sleep(1)  # that of a person who was made just now
+            tenant = part(self._session.rest.get("me/"), "tenant")
         if not tenant:
             raise cannot_try("You have no namespace.", "Ask for one on the home page.")
         text = f"{tenant.get('namespace')} is {tenant.get('state')}."

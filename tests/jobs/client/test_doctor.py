@@ -19,6 +19,7 @@ from tests.jobs.client.world import Answer, Asked, CommandLine, listed, refusal
 JOB, BOARD = "jobs/j-1/", "tensorboards/b-1/"
 ME = {"username": "ada", "role": "researcher"}
 ACTIVE = {"namespace": "u-ada-1", "state": "active"}
+NEW = {"namespace": "u-ada-1", "state": "provisioning", "reason_text": "Its claim waits."}
 PULLS = [{"reason": "Pulling", "at": "1"}], [{"reason": "Pulled", "at": "2"}]
 
 
@@ -126,6 +127,7 @@ def lab(homeport: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]
 
 def test_all_works(lab: Lab) -> None:
     lab.pace = 1
+    lab.homeport.answers["GET me/"] = [me(NEW), me(NEW), me()]
     old = {"id": "old", "name": "homeport-doctor-1", "owner": "ada"}
     lab.made["jobs/old/"] = {**old, "queued_at": "2026-01-01T00:00:00Z"}
     lab.homeport.answers["DELETE jobs/old/"] = lab._delete("jobs/old/")
@@ -134,7 +136,7 @@ def test_all_works(lab: Lab) -> None:
     assert ran.out.replace(lab.homeport.url, "PORTAL").splitlines() == [
         "✓ passed   sign in        0.0 s  ada (researcher) at PORTAL",
         f"✓ passed   versions       0.0 s  command line {__version__}, portal {__version__}",
-        "✓ passed   namespace      0.0 s  u-ada-1 is active. Of a killed doctor deleted: 1.",
+        "✓ passed   namespace      2.0 s  u-ada-1 is active. Of a killed doctor deleted: 1.",
         "✓ passed   upload         0.0 s  1 MB arrived as it was sent.",
         "✓ passed   training       3.0 s  It started on n1., pulling images 2 s",
         "✓ passed   log            0.0 s  20 lines, to the last one.",
@@ -144,15 +146,21 @@ def test_all_works(lab: Lab) -> None:
         "✓ passed   TensorBoard    0.0 s  It runs on n1 and sees what the training wrote.",
         "✓ passed   gate           0.0 s  PORTAL opens with a ticket, and is closed without one.",
         "✓ passed   delete         1.0 s  Nothing is left, but its folder on /log until next time.",
-        "All of it works: 12 steps in 2 s, besides 2 s in the queue and for images.",
+        "All of it works: 12 steps in 4 s, besides 2 s in the queue and for images.",
     ]
     assert lab.made == {}
 
 
+NEED = ["log", "archive", "data", "artifact", "TensorBoard", "gate"]
 QUEUED = reason("queued", "quota", "It needs 1 CPU, 0 are free.")
 CASES: dict[str, tuple[dict[str, Any], list[str], str]] = {
     # what is amiss: answers, the steps that have not passed, what is said
     "another version": ({"GET me/": me(version="9.0.0")}, ["versions failed"], "account page"),
+    "a namespace that does not come": (
+        {"GET me/": me(NEW)},
+        [f"{name} skipped" for name in ("namespace", "upload", "training", *NEED)],
+        "u-ada-1 is provisioning. Its claim waits.",
+    ),
     "no room": (
         {f"GET {JOB}": QUEUED},
         ["training skipped"],
@@ -211,7 +219,6 @@ CASES: dict[str, tuple[dict[str, Any], list[str], str]] = {
         "Still there: jobs/j-1",
     ),
 }
-NEED = ["log", "archive", "data", "artifact", "TensorBoard", "gate"]
 
 
 @pytest.mark.parametrize("amiss", CASES)
