@@ -22,6 +22,8 @@ from portal.environment.table import SETTINGS
 
 _REVIEW = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _OWN_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+_BOUND = ("homeport-accounts", "homeport-tenant-services")
 _CHECKS = "u-network-check-a-"
 _KEYS = ("HOMEPORT_SECRET_KEY", "HOMEPORT_SECRET_KEY_FALLBACKS")
 _PORTS = 2768  # 30000 to 32767
@@ -125,7 +127,9 @@ async def _facts(
     return ClusterFacts(
         version=seen.version,
         is_old=seen.is_old,
-        accounts=await _accounts(cluster, read["namespaces"]) if site else (),
+        accounts=(*await _accounts(cluster, read["namespaces"]), *await _unbounded(cluster))
+        if site
+        else (),
         is_installed=bool(site),
         pod_security=seen.pod_security.state,
         class_name=settings.STORAGE_CLASS,
@@ -240,6 +244,19 @@ async def _accounts(cluster: Cluster, spaces: list[Object]) -> tuple[str, ...]:
 
     found = await asyncio.gather(*(lacks(ns, verb, what) for ns, (verb, what) in asked))
     return tuple(filter(None, found))
+
+
+async def _unbounded(cluster: Cluster) -> tuple[str, ...]:
+    """What an interrupted apply has left out of that which bounds the accounts and Homeport's own pods: all runs without it."""
+    try:
+        found = (await cluster.read(_BINDINGS)).get("items") or []
+    except NotFound:
+        found = []
+    names = {one["metadata"]["name"] for one in found}
+    lacking = [f"ValidatingAdmissionPolicyBinding {name}" for name in _BOUND if name not in names]
+    if not await cluster.list("NetworkPolicy", HOME):
+        lacking.append(f"every NetworkPolicy of {HOME}")
+    return tuple(lacking)
 
 
 def _key(site: Mapping[str, str], spaces: list[Object]) -> str:

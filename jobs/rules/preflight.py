@@ -63,7 +63,7 @@ class ClusterFacts:
     """What was read of the cluster and the settings.
 
     Attributes:
-        missing: rights that who runs it lacks; accounts: that the installed accounts lack.
+        missing: rights that who runs it lacks; accounts: that the installed accounts lack, and what should bound them.
         volumes: those of the built-in GlusterFS, in words.
         unlabelled: nodes that lack a label of NODE_SELECTOR.
         key: of the installation, `right`, `wrong`, `short`, or `unknown`.
@@ -172,7 +172,7 @@ def _cluster(facts: ClusterFacts) -> Iterator[CheckFound]:
     if facts.is_installed:
         text = f"missing: {_listed(facts.accounts)}"
         good = "Homeport's accounts have what they need"
-        step = "kubectl apply -f deploy/cluster/"
+        step = "kubectl apply -f deploy/cluster/, or -k your overlay once more."
         yield _is("Accounts", not facts.accounts, good, text, step)
         yield from _key(facts.key)
     if facts.pod_security == "unknown":
@@ -267,6 +267,8 @@ def _pods(facts: ClusterFacts) -> Iterator[CheckFound]:
     problems = [f"{one['problem']} (user {one['uid']})" for one in folders if "problem" in one]
     if problems:
         step = "The class has to give what it makes to user 1000 or group 100, writable."
+        if "No space left" in problems[0]:
+            step = "Delete what nobody needs on the volume, or give its servers larger disks."
         yield CheckFound("Volume", "failed", "; ".join(problems), step)
     elif folders:
         is_shared = all(one["is_seen"] for one in folders)

@@ -38,6 +38,12 @@ OLD_VOLUME = {
     "glusterfs": {"endpoints": "gluster", "path": "vol_4711"},
     "claimRef": {"namespace": "team", "name": "data"},
 }
+CLOSED = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "NetworkPolicy",
+    "metadata": {"name": "closed", "namespace": "homeport"},
+    "spec": {"podSelector": {}, "policyTypes": ["Ingress"]},
+}
 SETTINGS = {
     "STORAGE_CLASS": "shared",
     "PUBLIC_URL": "https://portal.lab.example",
@@ -74,6 +80,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
             own("ConfigMap", "homeport", data=SETTINGS),
             own("Secret", "homeport", data=held),
             own("Deployment", "web", spec=spec),
+            CLOSED,
         )
         yield running
 
@@ -166,6 +173,21 @@ def test_a_right_that_is_missing_is_red(plane: ControlPlane, pods: Pods, tmp_pat
         found = failed(plane.kubeconfig, tmp_path)
     assert set(found) == {"Pods", "Accounts"}
     assert "missing: list persistentvolumes" in found["Accounts"]
+
+
+def test_what_an_interrupted_apply_has_left_out_is_red(
+    plane: ControlPlane, pods: Pods, tmp_path: Path
+) -> None:
+    """It is the last of the manifests: all runs without it, and nothing bounds it."""
+    policies = str(ROOT / "deploy/cluster/40-policy.yaml")
+    pods.must("delete", "-f", policies)
+    pods.must("-n", "homeport", "delete", "networkpolicy/closed")
+    found = failed(plane.kubeconfig, tmp_path)
+    pods.must("apply", "-f", policies)
+    pods.apply(CLOSED)
+    assert set(found) == {"Pods", "Accounts"}
+    for words in ("Binding homeport-accounts", "every NetworkPolicy of homeport", "once more"):
+        assert words in found["Accounts"]
 
 
 def test_a_key_that_is_not_the_one_homeport_worked_with_is_red(

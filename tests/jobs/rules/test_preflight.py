@@ -136,6 +136,13 @@ def trial(**changes: Any) -> dict[str, Any]:
             "Volume",
             "denied (user 1000)",
         ),
+        (
+            trial(
+                server={"folder": {"uid": 1000, "problem": "[Errno 28] No space left on device"}}
+            ),
+            "Volume",
+            "(user 1000) Delete what nobody needs",
+        ),
         (client(folder=VOLUME | {"is_seen": False}), "Volume", "failed: what one pod writes"),
         (trial(claim_bytes=2**20), "Size", "warned: not enforced"),
         (trial(quota="no"), "Quotas", "failed: more than a quota"),
