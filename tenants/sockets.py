@@ -9,6 +9,7 @@ Origin ends the handshake itself.
 import asyncio
 import contextlib
 import logging
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
@@ -186,8 +187,11 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Ends the connection when the person, the right or the time is gone."""
         loop = asyncio.get_running_loop()
         until = loop.time() + MAX_LIFE_S
+        # Those that came together, after a restart, say, are not looked at together for ever.
+        pause_s = LOOK_AGAIN_S * random.uniform(0.5, 1)
         while True:
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(pause_s)
+            pause_s = LOOK_AGAIN_S
             person = await find_person(badge)
             if person is None or person.pk != self.user.pk:
                 await self.close(NOT_SIGNED_IN)

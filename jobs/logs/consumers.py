@@ -64,9 +64,9 @@ class LogConsumer(UserSocket):
             await supervise.end([self._work])
 
     async def still_allowed(self) -> int | None:
-        # A message that got lost is made good here, too.
+        # `_keep_current` looks, and ends what may not be seen any more; a message that got lost is made good so, too.
         self._changed.set()
-        return NOT_FOUND if await load(self._job_id, self.user, self._attempt) is None else None
+        return None
 
     async def changed(self, message: dict[str, Any]) -> None:
         """Something of the tenant changed (`portal.live`)."""
