@@ -185,8 +185,12 @@ class Viewer(asyncio.BufferedProtocol):
         self.done.set()
 
     # --- frames ---
+    def _came_ns(self) -> int:
+        """When the last bytes came, since 1970."""
+        return time.time_ns()
+
     def _read_frames(self) -> None:
-        raw, at, now_ns = self._raw, 0, time.time_ns()
+        raw, at, now_ns = self._raw, 0, self._came_ns()
         while len(raw) - at >= 2:
             opcode, length, start = raw[at] & 15, raw[at + 1] & 127, at + 2
             if length >= 126:

@@ -22,6 +22,7 @@ from deploy.testcluster.ports import free_port
 from tests.bench.fakelogs import LINE_BYTES
 from tests.e2e.portal import ROOT, Portal, Rest
 from tests.scale.stacked import Stacked
+from tests.scale.two.crowd import Seat
 from tests.scale.two.proxy import Proxy
 from tests.tools import servers
 from tests.tools.waiting import wait_for
@@ -230,6 +231,12 @@ class Lab(Stacked):
         # Of the last one only what is submitted first runs, and the rest waits.
         Tenant.objects.filter(owner=owners[-1]).update(quota_cpu_millicores=10)
         self.owners[-1].submit(**training("runs", "import time; time.sleep(9999)"))
+
+    def seats(self, viewers: int) -> list[Seat]:
+        """Who looks at what. The proxy gives one after the other to each web server in turn: two in a row see
+        the same, so that each web server has all trainings and as many viewers of each."""
+        jobs, tokens = self.jobs, self.tokens
+        return [Seat(jobs[n // 2 % len(jobs)], tokens[n % len(tokens)]) for n in range(viewers)]
 
     def rest_of(self, user: object) -> Rest:
         """REST as this person, through the proxy."""
