@@ -30,6 +30,7 @@ class TenantSerializer(serializers.ModelSerializer[Tenant]):
     used = serializers.SerializerMethodField()
     objects = TenantObjectSerializer(source="objects_seen", many=True)
     why = serializers.CharField(source="desired_why")
+    weight = serializers.IntegerField()
 
     class Meta:
         model = Tenant
@@ -52,6 +53,8 @@ class TenantSerializer(serializers.ModelSerializer[Tenant]):
             "objects",
             "revision",
             "created_at",
+            "weight",
+            "quota_by_weight",
         )
 
     @extend_schema(responses=QuotaField)
@@ -75,7 +78,7 @@ def visible_tenants(user: Any) -> QuerySet[Tenant]:
 
 
 class TenantDetailView(generics.RetrieveAPIView[Tenant]):
-    """One tenant with the state of each of its objects; a lead or an admin changes its quota."""
+    """One tenant with the state of each of its objects; a lead or an admin changes its quota, an admin its weight."""
 
     serializer_class = TenantSerializer
     verbs: ClassVar = {"PATCH": "change_quota"}
@@ -86,11 +89,8 @@ class TenantDetailView(generics.RetrieveAPIView[Tenant]):
     @extend_schema(request=QuotaChangeSerializer, responses=TenantSerializer)
     def patch(self, request: Request, pk: UUID) -> Response:
         tenant = self.get_object()
-        change_quota(
-            by=caller(request),
-            tenant=tenant,
-            quota=read(QuotaChangeSerializer(data=request.data))["quota"],
-        )
+        given = read(QuotaChangeSerializer(data=request.data))
+        change_quota(by=caller(request), tenant=tenant, **given)
         return Response(TenantSerializer(self.get_object()).data)
 
 

@@ -33,6 +33,8 @@ BUDGET_COLUMNS = {
     "gpu": "budget_gpu_count",
 }
 
+WEIGHT_MOST = 100  # of a team or namespace; the least is 1
+
 
 def shown_name(username: str, first_name: str, last_name: str) -> str:
     """The full name of a person, or the user name where there is none."""
@@ -121,6 +123,8 @@ class Team(models.Model):
     budget_cpu_millicores = models.BigIntegerField(null=True, blank=True)
     budget_memory_bytes = models.BigIntegerField(null=True, blank=True)
     budget_gpu_count = models.IntegerField(null=True, blank=True)
+    # Against other teams, from 1 to WEIGHT_MOST.
+    weight = models.SmallIntegerField(default=1, db_default=1)
     created_at = models.DateTimeField(default=timezone.now)
 
     objects: ClassVar[Any] = TeamQuerySet.as_manager()
@@ -226,6 +230,11 @@ class Tenant(models.Model):
     quota_gpu_count = models.IntegerField()
     quota_pods = models.IntegerField()
     quota_nodeports = models.IntegerField()
+    # Against the other namespaces of the team; of one without a team, against teams.
+    weight = models.SmallIntegerField(default=1, db_default=1)
+    # Then the reconciler writes cpu, memory and gpu of the quota: its part of the cluster by weight, which
+    # grows and shrinks with that. So what is more than the whole quota waits, and is not impossible.
+    quota_by_weight = models.BooleanField(default=False, db_default=False)
     data_volume_bytes = models.BigIntegerField()
     log_volume_bytes = models.BigIntegerField()
 

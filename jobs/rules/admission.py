@@ -13,6 +13,8 @@ from portal import quantity
 
 # The scarcest first: in this order they are named.
 RESOURCES = ("gpu", "cpu", "memory", "pods", "nodeports")
+# Of a quota: what can be a part of the cluster by weight; the others are always fixed.
+BY_WEIGHT = frozenset({"gpu", "cpu", "memory"})
 _FIELDS = {"cpu": "cpu", "memory": "memory", "gpu": "gpu", "pods": "count", "nodeports": "count"}
 
 
@@ -214,6 +216,8 @@ def fit(
     hard: Amount | None,
     left: Amount | None,
     nodes: Sequence[NodeCapacity],
+    *,
+    by_weight: bool = False,
 ) -> Fit:
     """Whether all replicas together fit now, later or never.
 
@@ -223,9 +227,15 @@ def fit(
         left: what of it nobody holds: hard - used - admitted but not yet visible.
         nodes: all nodes with what is free; empty when they are not known (then only the quota is
             looked at, and `now` becomes `later`).
+        by_weight: the quota is a part of the cluster by weight; see `over_part`.
     """
     placed = [replace(request, each=request.each.on_node) for request in requests]
-    for check in (_over_quota(requests, hard), _over_cluster(placed, nodes)):
+    part = over_part(requests, hard) if by_weight else None
+    for check in (
+        None if part else _over_quota(requests, hard),
+        _over_cluster(placed, nodes),
+        part,
+    ):
         if check is not None:
             return check
     if hard is None or left is None:
@@ -236,6 +246,24 @@ def fit(
         words = "; ".join(needs_text(r, total.get(r), left.get(r), hard.get(r)) for r in lacking)
         return Fit("later", "quota", f"Waiting for quota: {words}")
     return _placed(placed, nodes)
+
+
+def over_part(requests: Sequence[ReplicaRequest], hard: Amount | None) -> Fit | None:
+    """What is more than a whole quota by weight waits: it grows again with nodes and weights.
+
+    None where it is no more, or where it lacks also what is fixed.
+    """
+    total = total_of(requests)
+    lacking = hard.lacking(total) if hard is not None else []
+    if hard is None or not lacking or not BY_WEIGHT.issuperset(lacking):
+        return None
+    words = "; ".join(
+        f"needs {amount_text(r, total.get(r))}, its part by weight is {_bare(r, hard.get(r))} now"
+        for r in lacking
+    )
+    return Fit(
+        "later", "quota_part", f"Waiting for quota: {words}", _field_of(requests, lacking[0])
+    )
 
 
 def _over_quota(requests: Sequence[ReplicaRequest], hard: Amount | None) -> Fit | None:

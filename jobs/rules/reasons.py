@@ -27,6 +27,10 @@ _RESUME = "Resume it to go on; a program that saves checkpoints continues from t
 ROWS: dict[str, tuple[str, str]] = {
     # --- waits in the queue; the arithmetic is the sentence ---
     "quota": ("{text}", "Starts when one of your workloads ends"),
+    "quota_part": (
+        "{text}",
+        "Starts when its part grows: with nodes, weights or fixed quotas. Or request less.",
+    ),
     "quota_unknown": ("{text}", _WAIT),
     "nodes": ("{text}", "Starts when the nodes have enough free capacity"),
     "no_nodes": ("{text}", _WAIT),

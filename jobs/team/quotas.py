@@ -105,7 +105,17 @@ class TeamQuotas:
     @cached_property
     def fingerprint(self) -> str:
         """Changes when anything on these cards changes."""
-        rows = [(str(h.tenant.pk), h.tenant.state, h.name, h.lines) for h in self.page.object_list]
+        rows = [
+            (
+                str(h.tenant.pk),
+                h.tenant.state,
+                h.name,
+                h.lines,
+                h.tenant.quota_by_weight,
+                h.tenant.weight,
+            )
+            for h in self.page.object_list
+        ]
         shown = (rows, self.budget, len(self.all))
         return revision_of(shown)
 

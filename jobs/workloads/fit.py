@@ -54,7 +54,8 @@ def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
     if hard is None:
         # What is asked of the cluster is known before the cluster has counted it.
         hard = amount(tenant.quota)
-    answer = fit_amounts(requests, hard, left, node_capacities())
+    by_weight = tenant.quota_by_weight
+    answer = fit_amounts(requests, hard, left, node_capacities(), by_weight=by_weight)
     answer = replace(answer, field=kind.request_field(answer.field))
     if tenant.closed and answer.kind != "never":
         return _closed(answer, tenant)

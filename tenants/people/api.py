@@ -129,10 +129,11 @@ class TeamSerializer(serializers.ModelSerializer[Team]):
     members = serializers.IntegerField(source="member_count")
     budget = serializers.SerializerMethodField()
     quota_sum = serializers.SerializerMethodField()
+    weight = serializers.IntegerField()
 
     class Meta:
         model = Team
-        fields = ("id", "name", "leads", "members", "budget", "quota_sum")
+        fields = ("id", "name", "leads", "members", "budget", "quota_sum", "weight")
 
     def get_leads(self, team: Team) -> list[str]:
         return sorted(person.username for person in team.leads.all())
@@ -179,7 +180,7 @@ class TeamListView(_TeamView):
 
 
 class TeamDetailView(_TeamView):
-    """One team; an admin changes name, leads and budget, and deletes it when it is empty."""
+    """One team; an admin changes name, leads, budget and weight, and deletes it when it is empty."""
 
     verbs: ClassVar = {"PATCH": "administer", "DELETE": "administer"}
 

@@ -156,10 +156,12 @@ def team_choices() -> list[tuple[str, str]]:
 
 
 def team_form(team: Team | None = None, posted: QueryDict | None = None) -> SpecForm:
-    """As the team is, or the texts that were sent; without both it is empty."""
+    """As the team is, or the texts that were sent; without both as a new one is."""
     budget = {f"budget_{kind}": amount_field(kind) for kind in BUDGET_COLUMNS}
-    shown = _texts(team) if team is not None and posted is None else None
-    return SpecForm({"name": TeamBody().fields["name"], **budget}, posted, shown=shown)
+    was = _texts(team) if team is not None else {"weight": "1"}
+    shown = was if posted is None else None
+    own = {name: TeamBody().fields[name] for name in ("name", "weight")}
+    return SpecForm({**own, **budget}, posted, shown=shown)
 
 
 def _texts(team: Team) -> dict[str, str]:
@@ -167,10 +169,11 @@ def _texts(team: Team) -> dict[str, str]:
         f"budget_{kind}": "" if amount is None else amount_text(kind, amount)
         for kind, amount in team.budget.items()
     }
-    return {"name": team.name, **budget}
+    return {"name": team.name, "weight": str(team.weight), **budget}
 
 
 def team_body(form: SpecForm) -> Mapping[str, Any]:
     """The form as a body of REST; an empty budget is no limit."""
     budget = {kind: form.values[f"budget_{kind}"] or None for kind in BUDGET_COLUMNS}
-    return {"name": form.values["name"], "budget": budget}
+    weight = {"weight": form.values["weight"]} if form.values["weight"] else {}
+    return {"name": form.values["name"], "budget": budget, **weight}

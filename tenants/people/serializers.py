@@ -16,7 +16,7 @@ from portal.web.fields import Body
 from tenants.audit.record import HOMEPORT, SOMEBODY
 from tenants.models import BUDGET_COLUMNS, Team, User
 from tenants.policy import AccountRole
-from tenants.quota.serializers import amount_field
+from tenants.quota.serializers import WeightField, amount_field
 
 # Names that the audit trail uses for those who are nobody.
 RESERVED_NAMES = frozenset({HOMEPORT, SOMEBODY})
@@ -128,6 +128,7 @@ class TeamBody(Body):
     name = NameField(max_length=63)
     leads = PeopleField(required=False)
     budget = BudgetBody(required=False)
+    weight = WeightField()
 
     def validate_name(self, name: str) -> str:
         try:

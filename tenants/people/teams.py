@@ -29,9 +29,14 @@ def create(*, by: User, changes: Mapping[str, Any]) -> Team:
     """
     policy.require(by, "administer")
     _check_name(changes["name"])
-    team = Team.objects.create(name=changes["name"], **_columns(changes.get("budget", {})))
+    columns = {**_columns(changes.get("budget", {})), "weight": changes.get("weight", 1)}
+    team = Team.objects.create(name=changes["name"], **columns)
     _place(team, changes)
-    detail = {name: value for name, value in shown(team).items() if value and name != "name"}
+    detail = {
+        name: value
+        for name, value in shown(team).items()
+        if value and name != "name" and (name, value) != ("weight", 1)
+    }
     record(by=by, verb="create", target=team, detail=detail)
     tell(team)
     return team
@@ -39,14 +44,14 @@ def create(*, by: User, changes: Mapping[str, Any]) -> Team:
 
 @transaction.atomic
 def change(*, by: User, team: Team, changes: Mapping[str, Any]) -> Team:
-    """Changes any of name, leads, budget; one audit row for all.
+    """Changes any of name, leads, budget, weight; one audit row for all.
 
     A budget below what is given already is allowed: nothing is taken away, and leads can only make
     quotas smaller until it fits.
 
     Args:
         changes: `name`; `leads` and the fields of other rows of `TEAM_ROLES`: all who have it
-            from now on; `budget`: kind -> amount or None for no limit, only what changes.
+            from now on; `budget`: kind -> amount or None for no limit, only what changes; `weight`.
 
     Raises:
         PermissionDenied: not an admin.
@@ -60,9 +65,12 @@ def change(*, by: User, team: Team, changes: Mapping[str, Any]) -> Team:
         team.name = changes["name"]
     for column, amount in _columns(changes.get("budget", {})).items():
         setattr(team, column, amount)
+    team.weight = changes.get("weight", team.weight)
     team.save()
     _place(team, changes)
     detail = differences(before, shown(team))
+    if "weight" in detail.get("after", {}):
+        transaction.on_commit(live.wake_reconciler)  # quotas by weight follow
     if detail:
         record(by=by, verb="change", target=team, detail=detail)
         tell(team)
@@ -139,7 +147,7 @@ def shown(team: Team) -> dict[str, Any]:
         for role in TEAM_ROLES.values()
     }
     names = {field: ", ".join(found) for field, found in people.items()}
-    return {"name": team.name, **names, **budget}
+    return {"name": team.name, **names, **budget, "weight": team.weight}
 
 
 def _columns(budget: Mapping[str, int | None]) -> dict[str, int | None]:

@@ -7,6 +7,8 @@ the team's row is locked first (SQLite: the transaction is IMMEDIATE), then the 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -90,19 +92,30 @@ def quota_sums(team_ids: Iterable[UUID]) -> dict[UUID, dict[str, int]]:
 
 
 @transaction.atomic
-def change_quota(*, by: User, tenant: Tenant, quota: Mapping[str, int]) -> Tenant:
+def change_quota(
+    *,
+    by: User,
+    tenant: Tenant,
+    quota: Mapping[str, int] = MappingProxyType({}),
+    weight: int | None = None,
+    quota_by_weight: bool | None = None,
+) -> Tenant:
     """Sets some or all of a tenant's quota. Less than what is used is allowed: nothing is ended,
     and nothing new starts before enough of it is free again. The reconciler tells the cluster.
 
     Args:
         quota: kind -> amount, as `QuotaSerializer` gives it.
+        weight: from 1 to `WEIGHT_MOST`; None: as it is.
+        quota_by_weight: then the reconciler sets cpu, memory and gpu; None: as it is. One that is fixed
+            again keeps what it has at that moment.
 
     Returns:
         The tenant as it is now.
 
     Raises:
-        PermissionDenied: neither an admin nor a lead of the tenant's team.
-        Refused: the tenant is gone, or a lead wants more than the team's budget leaves.
+        PermissionDenied: neither an admin nor a lead of the tenant's team; of weights: no admin.
+        Refused: the tenant is gone, or a lead wants more than the team's budget leaves, or an amount
+            is by weight.
     """
     tenant = Tenant.objects.select_for_update().get(pk=tenant.pk)
     # Locked also for admins, so that a lead's sum does not miss a change that is under way.
@@ -111,22 +124,45 @@ def change_quota(*, by: User, tenant: Tenant, quota: Mapping[str, int]) -> Tenan
     policy.require(by, "change_quota", tenant)
     if tenant.state == Tenant.State.GONE:
         raise Refused(_("This namespace was purged."), "tenant_gone")
-    before = tenant.quota
+    before, told = tenant.quota, _told(tenant)
     news = {kind: amount for kind, amount in quota.items() if amount != before[kind]}
-    if not news:
+    wanted = {"weight": weight, "quota_by_weight": quota_by_weight}
+    chosen = {
+        name: value
+        for name, value in wanted.items()
+        if value is not None and value != getattr(tenant, name)
+    }
+    if chosen:
+        policy.require(by, "administer")
+    if not news and not chosen:
         return tenant
+    if chosen.get("quota_by_weight", tenant.quota_by_weight):
+        _check_by_hand(news)
     if team is not None and not policy.may(by, "exceed_budget"):
         _check_budget(team, before, news)
     columns = {QUOTA_COLUMNS[kind]: amount for kind, amount in news.items()}
-    Tenant.objects.filter(pk=tenant.pk).update(revision=F("revision") + 1, **columns)
+    Tenant.objects.filter(pk=tenant.pk).update(revision=F("revision") + 1, **columns, **chosen)
     tenant.refresh_from_db()
-    texts = [
-        {kind: amount_text(kind, amounts[kind]) for kind in news}
-        for amounts in (before, tenant.quota)
-    ]
-    record(by=by, verb="quota", target=tenant, detail=differences(*texts))
+    record(by=by, verb="quota", target=tenant, detail=differences(told, _told(tenant)))
     tell(tenant)
     return tenant
+
+
+def _told(tenant: Tenant) -> dict[str, Any]:
+    """What can be changed, in words for the audit trail."""
+    amounts = {kind: amount_text(kind, amount) for kind, amount in tenant.quota.items()}
+    way = "by weight" if tenant.quota_by_weight else "fixed"
+    return {**amounts, "weight": tenant.weight, "quota": way}
+
+
+def _check_by_hand(news: Mapping[str, int]) -> None:
+    """Refuses amounts that are the reconciler's to set."""
+    text = _("This is set by weight. Change the weight, or choose a fixed quota.")
+    errors = [
+        FieldError(f"quota.{kind}", "by_weight", text) for kind in news if kind in BUDGET_COLUMNS
+    ]
+    if errors:
+        raise Refused(errors)
 
 
 def _check_budget(team: Team, before: Mapping[str, int], news: Mapping[str, int]) -> None:

@@ -10,7 +10,7 @@ from rest_framework.fields import SkipField, empty
 
 from portal.web.fields import Body, Cpu, Memory, Quantity, Whole
 from tenants import usage
-from tenants.models import QUOTA_COLUMNS
+from tenants.models import QUOTA_COLUMNS, WEIGHT_MOST
 from tenants.quota.rules import MOST, amount_text
 
 # Where a form says which pieces it counts; else they are called as on the bars.
@@ -72,10 +72,24 @@ class _SomeOfQuota(QuotaSerializer):
     """As the OpenAPI document has it of a change."""
 
 
-class QuotaChangeSerializer(Body):
-    """Some or all of the quota."""
+@extend_schema_field({"type": "integer", "minimum": 1, "maximum": WEIGHT_MOST})
+class WeightField(Whole):
+    """The weight of a team or namespace."""
 
-    quota = _SomeOfQuota()
+    def __init__(self) -> None:
+        label = gettext_lazy("Weight")
+        super().__init__(least=1, most=WEIGHT_MOST, required=False, label=label)
+
+
+class QuotaChangeSerializer(Body):
+    """Some or all of the quota, the weight, and whether that is the quota."""
+
+    quota = _SomeOfQuota(required=False)
+    weight = WeightField()
+    quota_by_weight = serializers.BooleanField(required=False, label=gettext_lazy("Quota"))
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
-        return super().to_internal_value(data if isinstance(data, Mapping) else {})
+        given = data if isinstance(data, Mapping) else {}
+        # Something must be sent, and while it was the quota alone its lack was told so.
+        self.fields["quota"].required = not given.keys() & {"weight", "quota_by_weight"}
+        return super().to_internal_value(given)

@@ -7,7 +7,7 @@ the own weight grows. Instead of walking over bytes, the divisor at which the la
 bisected.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
@@ -22,15 +22,21 @@ class WeightedNamespace:
     """A namespace in the split; one without a team is a team of its own, with its own weight.
 
     Attributes:
-        fixed: kind -> its quota where an admin gives that (cpu in millicores, memory in bytes, gpu);
-            None: by weight.
+        quota: kind -> amount as it is now (cpu in millicores, memory in bytes, gpu in pieces).
+        is_fixed: an admin gives the quota; else it is its part by weight.
     """
 
     tenant_id: UUID
     weight: int
+    quota: Mapping[str, int]
     team_id: UUID | None = None
     team_weight: int = 1
-    fixed: Mapping[str, int] | None = None
+    is_fixed: bool = False
+
+    @property
+    def group(self) -> tuple[UUID, int]:
+        """What stands for it among teams, and with which weight."""
+        return (self.team_id, self.team_weight) if self.team_id else (self.tenant_id, self.weight)
 
 
 def split(amount: int, weights: Mapping[Key, int]) -> dict[Key, int]:
@@ -72,17 +78,15 @@ def split_quotas(
 ) -> dict[UUID, dict[str, int]]:
     """Kind -> amount of each namespace that is by weight: of the capacity less all fixed quotas, split
     over the teams that have such namespaces, then inside each. Nothing where fixed quotas take all."""
-    teams: dict[UUID, int] = {}
-    members: dict[UUID, dict[UUID, int]] = defaultdict(dict)
-    for one in namespaces:
-        if one.fixed is None:
-            team_id = one.team_id or one.tenant_id
-            teams[team_id] = one.team_weight if one.team_id else one.weight
-            members[team_id][one.tenant_id] = one.weight
-    found: dict[UUID, dict[str, int]] = defaultdict(dict)
+    sharing = [one for one in namespaces if not one.is_fixed]
+    teams = dict(one.group for one in sharing)
+    members: dict[UUID, dict[UUID, int]] = {team_id: {} for team_id in teams}
+    for one in sharing:
+        members[one.group[0]][one.tenant_id] = one.weight
+    found: dict[UUID, dict[str, int]] = {one.tenant_id: {} for one in sharing}
     for kind, whole in capacity.items():
-        fixed = sum(one.fixed[kind] for one in namespaces if one.fixed is not None)
+        fixed = sum(one.quota[kind] for one in namespaces if one.is_fixed)
         for team_id, part in split(max(0, whole - fixed), teams).items():
             for tenant_id, amount in split(part, members[team_id]).items():
                 found[tenant_id][kind] = amount
-    return dict(found)
+    return found

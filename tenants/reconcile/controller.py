@@ -17,6 +17,8 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.utils import timezone
 
 from portal import live
 from portal.cluster import labels
@@ -28,8 +30,10 @@ from portal.log_lines import note
 from portal.storage import get_store
 from tenants import manifests
 from tenants.models import Tenant
+from tenants.quota import weights
 from tenants.reconcile import blockers, purge, status, store
 from tenants.reconcile.apply import Provisioner
+from tenants.reconcile.capacity import capacity
 from tenants.reconcile.objects import State
 from tenants.reconcile.store import ObjectStatus, TenantQuery, TenantStatus, TenantUpdate
 
@@ -102,7 +106,22 @@ class TenantController:
                 self._queue.done(key)
         return self._queue.next_s()
 
+    async def _split_by_weight(self) -> None:
+        """Gives the namespaces whose quota is by weight their parts of the cluster as it is now."""
+        if (
+            not (namespaces := await sync_to_async(weights.read_namespaces)())
+            or self._cache.problem
+        ):
+            return
+        nodes = self._cache.nodes.watch.items.values()
+        there = capacity(nodes, settings.NODE_SELECTOR, timezone.now())
+        if weights.changed_parts(there, namespaces):
+            changed = await self._writer.commit(partial(weights.give_parts, there))
+            for pk, revision in changed:
+                await live.achanged("tenant", pk, revision, pk)
+
     async def _look_at(self, wanted: TenantQuery) -> None:
+        await self._split_by_weight()
         tenants = await sync_to_async(store.load)(wanted)
         states = {tenant.pk: tenant.state for tenant in tenants}
         self._states = states if wanted.everything else self._states | states

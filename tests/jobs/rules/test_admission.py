@@ -146,6 +146,18 @@ def test_more_than_the_whole_quota_can_never_start(requests, field, words) -> No
     assert words in answer.text
 
 
+def test_more_than_a_whole_quota_by_weight_waits_for_it_to_grow() -> None:
+    text = "Waiting for quota: needs 3 GPUs, its part by weight is 2 now"
+    part = Fit("later", "quota_part", text, "replicas.worker.gpu")
+    wide = [node(gpu=8)]
+    assert fit([request(gpu=3)], HARD, HARD, wide, by_weight=True) == part
+    assert fit([request(gpu=2)], HARD, HARD, wide, by_weight=True) == READY
+    assert fit([request(gpu=1)], HARD, Amount(), wide, by_weight=True).code == "quota"
+    # Nodes and the number of pods are not by weight.
+    assert fit([request(gpu=9)], HARD, HARD, wide, by_weight=True).code == "over_node"
+    assert fit([request(21, gpu=1)], HARD, HARD, wide, by_weight=True).code == "over_quota"
+
+
 def test_what_needs_no_gpu_leaves_gpu_nodes_free() -> None:
     packed = pack([request()], [node("a", gpu=4), node("b")])
     assert packed is not None

@@ -116,6 +116,15 @@ def test_what_can_never_fit_is_refused_at_its_field(client: Client) -> None:
     assert "Time limit: This must be a time from 10s to 90d." in page.one(id="errors").text
 
 
+def test_more_than_a_quota_by_weight_is_queued_until_its_part_grows(client: Client) -> None:
+    Tenant.objects.update(quota_by_weight=True)
+    asked = fields(**{"replicas.worker.gpu": "5"})
+    shown = page_of(client.post("/trainings/new/fit/", asked)).text
+    assert "needs 5 GPUs, its part by weight is 2 now" in shown
+    client.post("/trainings/new/", asked)
+    assert Workload.objects.get().state == "queued"
+
+
 def test_without_javascript_the_file_comes_with_the_form(client: Client) -> None:
     file = zip_file(**{"train.py": "print(1)"})
     client.post("/trainings/new/", fields(source_kind="bundle", file=file))

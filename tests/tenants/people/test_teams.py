@@ -26,6 +26,7 @@ def test_a_team_has_leads_a_budget_and_what_is_given(api: Client) -> None:
         "members": 2,
         "budget": {"cpu": "24", "memory": None, "gpu": 4},
         "quota_sum": {"cpu": "16", "memory": "32Gi", "gpu": 4},
+        "weight": 1,
     }
     assert send(api, "GET", "teams/").json()["results"] == [shown]
     detail = AuditEntry.objects.get(verb="create", kind="team").detail

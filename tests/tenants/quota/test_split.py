@@ -55,19 +55,21 @@ def test_ties_and_what_cannot_be_split():
 def test_fixed_quotas_come_first_then_teams_then_their_namespaces():
     a, b, alone, fixed, vision = (UUID(int=number) for number in range(1, 6))
     capacity = {"cpu": 16_000, "memory": 50_451_910_656, "gpu": 8}
-    pair = [WeightedNamespace(a, 3, vision, 7), WeightedNamespace(b, 5, vision, 7)]
+    pair = [WeightedNamespace(pk, weight, {}, vision, 7) for pk, weight in ((a, 3), (b, 5))]
     assert split_quotas(capacity, pair) == {
         a: {"cpu": 6_000, "memory": 18_919_466_496, "gpu": 3},
         b: {"cpu": 10_000, "memory": 31_532_444_160, "gpu": 5},
     }
     # One without a team is a team of its own: 7 to 1 of what the fixed quota leaves.
-    taken = WeightedNamespace(fixed, 9, vision, 7, {"cpu": 0, "memory": 50_451_910_655, "gpu": 2})
-    assert split_quotas(capacity, [*pair, WeightedNamespace(alone, 1), taken]) == {
+    quota = {"cpu": 0, "memory": 50_451_910_655, "gpu": 2}
+    taken = WeightedNamespace(fixed, 9, quota, vision, 7, is_fixed=True)
+    assert split_quotas(capacity, [*pair, WeightedNamespace(alone, 1, {}), taken]) == {
         a: {"cpu": 5_250, "memory": 0, "gpu": 2},
         b: {"cpu": 8_750, "memory": 1, "gpu": 3},
         alone: {"cpu": 2_000, "memory": 0, "gpu": 1},
     }
-    more = WeightedNamespace(fixed, 1, None, 1, {"cpu": 17_000, "memory": 0, "gpu": 9})
+    quota = {"cpu": 17_000, "memory": 0, "gpu": 9}
+    more = WeightedNamespace(fixed, 1, quota, is_fixed=True)
     parts = split_quotas(capacity, [*pair, more])
     assert (parts[a]["cpu"], parts[b]["gpu"]) == (0, 0)
     assert parts[a]["memory"] + parts[b]["memory"] == capacity["memory"]

@@ -1,0 +1,103 @@
+"""Namespaces whose quota is by weight: what they have of the cluster, and giving it to them anew."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import Exists, F
+from django.utils import timezone
+
+from tenants.models import BUDGET_COLUMNS, QUOTA_COLUMNS, Tenant
+from tenants.quota.split import WeightedNamespace, split_quotas
+
+# Those of a quota that a cluster has a number of; pods and NodePorts are always fixed.
+KINDS = tuple(BUDGET_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Share:
+    """How the quota of one namespace comes about.
+
+    Attributes:
+        weight: its own, of `weights` in its team.
+        team_weight: the team's, of `team_weights`; its own where it has no team.
+        of_team: kind -> what the team has by weight.
+        whole: kind -> what is split by weight.
+    """
+
+    weight: int
+    weights: int
+    team_weight: int
+    team_weights: int
+    of_team: Mapping[str, int]
+    whole: Mapping[str, int]
+
+
+def read_namespaces() -> list[WeightedNamespace]:
+    """All that takes part in the split, or that it leaves alone; nothing while nobody has a quota by
+    weight. One query.
+
+    One by weight that is suspended or deleted takes no part, and its quota stays as it is until it is
+    open again. A fixed quota counts also then: it comes back with its namespace.
+    """
+    there = Tenant.objects.existing()
+    shut = there.filter(quota_by_weight=True).exclude(desired=Tenant.Desired.ACTIVE)
+    sharing = there.filter(quota_by_weight=True, desired=Tenant.Desired.ACTIVE)
+    rows = there.filter(Exists(sharing)).exclude(pk__in=shut.values("pk")).order_by()
+    columns = ("pk", "weight", "team_id", "team__weight", "quota_by_weight")
+    return [
+        WeightedNamespace(
+            pk,
+            weight,
+            dict(zip(KINDS, quota, strict=True)),
+            team_id,
+            team_weight or 1,
+            is_fixed=not by_weight,
+        )
+        for pk, weight, team_id, team_weight, by_weight, *quota in rows.values_list(
+            *columns, *(QUOTA_COLUMNS[kind] for kind in KINDS)
+        )
+    ]
+
+
+def changed_parts(
+    capacity: Mapping[str, int], namespaces: Sequence[WeightedNamespace]
+) -> dict[UUID, dict[str, int]]:
+    """Kind -> amount of those whose part is another now. Pure."""
+    before = {one.tenant_id: one.quota for one in namespaces}
+    parts = split_quotas(capacity, namespaces)
+    return {pk: part for pk, part in parts.items() if part != before[pk]}
+
+
+def give_parts(capacity: Mapping[str, int]) -> list[tuple[UUID, int]]:
+    """Writes the parts that changed; ids and new revisions. Call it in a transaction."""
+    changed = []
+    for pk, part in changed_parts(capacity, read_namespaces()).items():
+        row = Tenant.objects.filter(pk=pk, quota_by_weight=True)
+        columns = {QUOTA_COLUMNS[kind]: amount for kind, amount in part.items()}
+        if row.update(**columns, revision=F("revision") + 1, changed_at=timezone.now()):
+            changed.append((pk, Tenant.objects.values_list("revision", flat=True).get(pk=pk)))
+    return changed
+
+
+def share_of(tenant: Tenant) -> Share | None:
+    """Of a namespace that takes part in the split, as it was split last. One query, or none."""
+    if not tenant.quota_by_weight:
+        return None
+    sharing = [one for one in read_namespaces() if not one.is_fixed]
+    mine = next((one for one in sharing if one.tenant_id == tenant.pk), None)
+    if mine is None:
+        return None
+    team = [one for one in sharing if one.group == mine.group]
+    return Share(
+        weight=mine.weight,
+        weights=sum(one.weight for one in team),
+        team_weight=mine.group[1],
+        team_weights=sum(dict(one.group for one in sharing).values()),
+        of_team=_total(team),
+        whole=_total(sharing),
+    )
+
+
+def _total(namespaces: Sequence[WeightedNamespace]) -> dict[str, int]:
+    return {kind: sum(one.quota[kind] for one in namespaces) for kind in KINDS}
