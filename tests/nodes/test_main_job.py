@@ -12,6 +12,8 @@ import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,6 +93,17 @@ else:
         place.write_text(str(number))
         print("count", number, flush=True)
         time.sleep(0.2)
+"""
+LATE_S = 8
+# The node's end of a new pod's network is down for its first seconds.
+LATE = """#!/bin/sh
+said=$({bridge}); code=$?
+[ $code = 0 ] && [ "$CNI_COMMAND" = ADD ] && for end in $(echo "$said" | grep -o 'veth[0-9a-f]*'); do
+  ip link set $end down && echo $end >> {log}
+  setsid sh -c "sleep {late_s}; ip link set $end up" < /dev/null > /dev/null 2>&1 &
+done
+echo "$said"
+exit $code
 """
 
 
@@ -179,6 +192,49 @@ def test_ranks_on_two_nodes_find_each_other(ada: Rest) -> None:
     found = re.findall(r"rank (\d) of 2 sum 3", _log(ada, job))
     assert sorted(found) == ["0", "1"]
     assert _nodes_of(ada, job) == ["node-1", "node-2"]
+
+
+@contextmanager
+def _late_network(cluster: NodeCluster) -> Iterator[None]:
+    plugin = "/usr/lib/cni/bridge"
+    for node in cluster.nodes:
+        real, instead = node.home / "bridge", node.home / "bridge.sh"
+        subprocess.run(node.enter("cp", plugin, str(real)), check=True)
+        log = node.home / "late"
+        instead.write_text(LATE.format(bridge=real, log=log, late_s=LATE_S))
+        instead.chmod(0o755)
+        subprocess.run(node.enter("mount", "--bind", str(instead), plugin), check=True)
+    try:
+        yield
+    finally:
+        for node in cluster.nodes:
+            subprocess.run(node.enter("umount", plugin), check=True)
+
+
+def test_a_network_that_comes_late_is_no_failure(
+    cluster: NodeCluster, ada: Rest, tmp_path: Path
+) -> None:
+    code = tmp_path / "ranks.py"
+    code.write_text(RANKS)
+    bundle = ada.upload(code)
+    with _late_network(cluster):
+        job = ada.submit(
+            name="late",
+            topology="torch-ddp",
+            source={"bundle": bundle},
+            command=["python3", "ranks.py"],
+            replicas={"worker": {**HALF, "count": 2}},
+        )
+        notebook = Service(ada, "notebook", name="late", cpu="200m", memory="512Mi")
+        done = ada.wait(job, "succeeded", timeout_s=START_S)
+        notebook.wait("running", timeout_s=START_S)
+    assert (len(done["attempts"]), done["retries"]) == (1, 0)
+    assert sorted(re.findall(r"rank (\d) of 2 sum 3", _log(ada, job))) == ["0", "1"]
+    assert enter(notebook).status() == 200
+    late = [line for node in cluster.nodes for line in (node.home / "late").read_text().split()]
+    assert len(late) >= 3, "each pod's network came late"
+    notebook.do("stop")
+    notebook.wait("stopped", timeout_s=START_S)
 
 
 def test_a_program_without_memory_is_told_so(ada: Rest) -> None:
