@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deploy.testcluster.nodes import gluster, images, network
+from deploy.testcluster.nodes import gluster, images, network, products
 from deploy.testcluster.nodes.cluster import NodeCluster
 from deploy.testcluster.nodes.node import Node
 from tests.e2e.portal import ROOT
@@ -169,11 +170,17 @@ def _wait_until_bound(pods: Pods) -> None:
     pods.must("-n", "old", *bound, timeout_s=70)
 
 
-def test_networks_that_lack_the_nodes_are_red(cluster: NodeCluster, tmp_path: Path) -> None:
-    nowhere = {"NODE_CIDRS": "10.1.2.0/24", "CLIENT_CIDRS": "10.1.3.0/24"}
-    code, lines, said = preflight(cluster, tmp_path, **nowhere)
+def test_networks_that_lack_a_node_and_a_clock_that_is_wrong_are_red(
+    cluster: NodeCluster, tmp_path: Path
+) -> None:
+    clock = {"LD_PRELOAD": str(products.packages() / products.FAKETIME), "FAKETIME": "+40s"}
+    clock |= {"FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    code, lines, said = preflight(cluster, tmp_path, NODE_CIDRS="10.1.2.0/24", **clock)
     assert code == 1, said
-    assert "notebooks would not open through" in lines["NODE_CIDRS"], said
+    assert "notebooks would not open through node-2" in lines["NODE_CIDRS"], said
+    assert "Add that to NODE_CIDRS" in said
+    assert re.match(r"FAILED: (39|40)\.\d s apart", lines["Clocks"]), said
+    assert "Let NTP set the clocks" in said
 
 
 def test_where_nobody_enforces_policies_it_is_red(cluster: NodeCluster, tmp_path: Path) -> None:

@@ -56,7 +56,9 @@ PACKAGES = (
     *("ipset", "libipset13", "conntrack", "libnetfilter-conntrack3", "libseccomp2", "debootstrap"),
     *("glusterfs-server", "glusterfs-client", "glusterfs-common", "glusterfs-cli", "liburcu8"),
     *("libglusterfs0", "libglusterd0", "libgfapi0", "libgfrpc0", "libgfxdr0", "libaio1"),
+    "libfaketime",  # with which tests set clocks apart, that no namespace keeps
 )
+FAKETIME = "usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 _MULTI = ("iptables", "ip6tables")
 
 
