@@ -6,12 +6,16 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.db.models import F
 
 from onebox.testing import OneBox, start
-from portal.cluster import access
+from portal.cluster import access, resources
 from portal.cluster.access import AccountAccess
 from tenants.models import Tenant
+from tenants.quota.rules import change_quota
+from tenants.quota.split import split
+from tests.factories import make_tenant, make_user
 from tests.tenants.conftest import Lab, followed
 
 
@@ -54,6 +58,32 @@ async def test_a_tenant_is_made_as_asked_and_its_quota_is_counted(lab: Lab) -> N
     found = await access.look(lab.cluster, lab.namespace)
     assert found == AccountAccess("no", detail=found.detail)
     assert "enforces no RBAC" in found.detail
+
+
+async def test_quotas_by_weight_add_up_to_the_node_and_are_written_once(lab: Lab) -> None:
+    def by_weight() -> Tenant:
+        root = make_user("root", role="admin")
+        bob = make_tenant("bob", active=False)
+        for tenant, weight in ((lab.tenant, 3), (bob, 5)):
+            change_quota(by=root, tenant=tenant, weight=weight, quota_by_weight=True)
+        return bob
+
+    bob = await sync_to_async(by_weight)()
+    [node] = await lab.cluster.list("Node")
+    has = resources.of_resources(node["status"]["allocatable"])
+    mine = split(has.memory_bytes, {"alice": 3, "bob": 5})["alice"]
+    await lab.until(lambda lab: lab.tenant.observed_hard.get("memory") == mine)
+    await bob.arefresh_from_db()
+    for kind, whole in (("cpu", has.cpu_millicores), ("memory", has.memory_bytes)):
+        assert lab.tenant.quota[kind] + bob.quota[kind] == whole
+    # Odd bytes are a quantity like others: the server's text of them is no change by somebody else.
+    await lab.until_active()
+    before = await lab.cluster.get("ResourceQuota", lab.namespace, "homeport")
+    for _ in range(3):
+        await lab.one_pass()
+    after = await lab.cluster.get("ResourceQuota", lab.namespace, "homeport")
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    assert {row.repaired_count for row in (await lab.rows()).values()} == {0}
 
 
 async def test_a_deleted_claim_names_the_volume_that_was_kept(lab: Lab) -> None:
