@@ -1,0 +1,436 @@
+"""One look at the queue: who starts, who is stopped for whom, what is reserved.
+
+    for each in the order (`order`):
+        over its quota, or behind one of its namespace that lacks what it wants -> waits
+        fits on nodes that are not withheld from it, backfill included          -> starts
+        normal or high, and would fit without `low`                             -> stops them, claims nodes
+        the first that lacks only nodes                                         -> its pool's reservation
+
+The owners of claims and reservations start before all others, on their own nodes only: so nobody who is
+asked earlier loses anything by it.
+"""
+
+from collections import defaultdict
+
+from jobs.rules.queue.keeping import Preempting, earliest_s, plan
+from jobs.rules.queue.order import QueueOrder
+from jobs.rules.queue.room import Group, Room, Taken, fits, groups_of
+from jobs.rules.queue.state import (
+    GONE_S,
+    GRACE_MOST_S,
+    LOW,
+    NOTHING,
+    UNKNOWN,
+    Decided,
+    NodeClaim,
+    Preemption,
+    QueuedWorkload,
+    QueueRules,
+    QueueState,
+    Reservation,
+    RunningWorkload,
+    Size,
+    Start,
+    Why,
+    add,
+    lacking,
+)
+
+
+def decide(state: QueueState, rules: QueueRules = QueueRules()) -> Decided:  # noqa: B008 (frozen)
+    """What follows from one state of the queue and the cluster; the same for the same state."""
+    return _Look(state, rules).run()
+
+
+class _Look:
+    def __init__(self, state: QueueState, rules: QueueRules) -> None:
+        self._state = state
+        self._rules = rules
+        self._now_s = state.now_s
+        self._room = Room(state)
+        self._order = QueueOrder(state, rules)
+        self._queued = {one.workload_id: one for one in state.queued}
+        self._totals = {one.workload_id: one.total for one in state.queued}
+        self._groups: dict[str, tuple[Group, ...]] = {}
+        self._left = {name: one.left for name, one in state.namespaces.items()}
+        self._low_left = {name: one.low_left for name, one in state.namespaces.items()}
+        self._team_left = {name: one.low_left for name, one in state.teams.items()}
+        self._reservations: dict[str, Reservation] = {}
+        self._claims: dict[str, NodeClaim] = {}
+        # By namespace: whose quota is kept, and work that ends before when may use it meanwhile.
+        self._kept: dict[str, dict[str, int]] = defaultdict(dict)
+        self._started: set[str] = set()
+        self._pods = state.pods_started
+        self._is_full = False
+        self._found = Decided()
+
+    def run(self) -> Decided:
+        self._take_up_claims()
+        self._take_up_reservations()
+        for owner in [*self._claims, *self._reservations]:
+            self._start_on_own(self._queued[owner])
+        while not self._is_full and self._pass():
+            pass  # a reservation ended: there may be room for one that was asked before
+        self._stop_in_time()
+        self._empty_held_nodes()
+        found = self._found
+        found.reservations = list(self._reservations.values())
+        found.claims = list(self._claims.values())
+        self._set_next_look()
+        return found
+
+    # --- what holds from before ---
+    def _take_up_claims(self) -> None:
+        for claim in self._state.claims:
+            owner = self._queued.get(claim.workload_id)
+            if owner is None or self._now_s > claim.until_s or not self._stands(claim.room, owner):
+                continue
+            self._keep_claim(claim, owner)
+
+    def _stands(self, room: tuple[tuple[str, Size], ...], owner: QueuedWorkload) -> bool:
+        """Whether all nodes are still there for it."""
+        ends_s = self._ends_s(owner)
+        for name, _ in room:
+            i = self._room.index.get(name)
+            if i is None or not self._state.nodes[i].is_open:
+                return False
+            if self._state.nodes[i].hold_from_s < ends_s:
+                return False
+        return True
+
+    def _keep_claim(self, claim: NodeClaim, owner: QueuedWorkload) -> None:
+        ends_s = min(UNKNOWN, claim.until_s + owner.lasts_s)
+        self._room.claim(self._room.by_index(claim.room), owner.workload_id, ends_s)
+        self._claims[owner.workload_id] = claim
+        self._kept[owner.namespace][owner.workload_id] = -1
+
+    def _take_up_reservations(self) -> None:
+        for one in self._state.reservations:
+            owner = self._queued.get(one.workload_id)
+            if owner is None:
+                continue
+            if any(
+                (i := self._room.index.get(name)) is None
+                or not self._room.may_be_kept(i, owner.workload_id)
+                for name, _ in one.room
+            ):
+                self._found.ended.append((owner.workload_id, "node"))
+            elif not self._has_quota_at(owner, one.starts_at_s):
+                self._found.ended.append((owner.workload_id, "quota"))
+            else:
+                self._keep_reservation(self._renewed(one, owner), owner)
+
+    def _renewed(self, one: Reservation, owner: QueuedWorkload) -> Reservation:
+        """The same with today's time; while that is unknown, another choice that has one."""
+        wanted = self._room.by_index(one.room)
+        starts_at_s = self._promise_s(
+            owner, wanted, earliest_s(self._room, wanted, owner.workload_id)
+        )
+        if starts_at_s == UNKNOWN and (other := self._best_plan(owner)) and other[0] != UNKNOWN:
+            starts_at_s, wanted = other
+        if starts_at_s > one.starts_at_s:
+            self._found.moved.append(owner.workload_id)
+        return Reservation(owner.workload_id, self._room.names(wanted), starts_at_s)
+
+    def _keep_reservation(self, reservation: Reservation, owner: QueuedWorkload) -> None:
+        self._room.reserve(reservation)
+        self._reservations[owner.workload_id] = reservation
+        if owner.workload_id not in self._claims:
+            until_s = reservation.starts_at_s
+            self._kept[owner.namespace][owner.workload_id] = until_s
+
+    def _has_quota_at(self, owner: QueuedWorkload, at_s: int) -> bool:
+        """Whether its quota has room for it when all that ends by then has."""
+        horizon_s = self._horizon_s(at_s)
+        free = self._left[owner.namespace]
+        for running in self._state.running:
+            if running.namespace != owner.namespace or running.is_low:
+                continue
+            if running.ends_at_s(self._now_s) <= horizon_s:
+                free = add(free, running.total)
+        return not lacking(free, self._totals[owner.workload_id])
+
+    def _horizon_s(self, at_s: int) -> int:
+        return at_s if at_s != UNKNOWN else self._now_s + 3600
+
+    # --- starting ---
+    def _ends_s(self, queued: QueuedWorkload) -> int:
+        return min(UNKNOWN, self._now_s + queued.lasts_s)
+
+    def _groups_of(self, queued: QueuedWorkload) -> tuple[Group, ...]:
+        if queued.workload_id not in self._groups:
+            self._groups[queued.workload_id] = groups_of(queued)
+        return self._groups[queued.workload_id]
+
+    def _hinders(self, queued: QueuedWorkload) -> str:
+        if queued.obstacle:
+            return queued.obstacle
+        return "backing_off" if self._now_s < queued.not_before_s else ""
+
+    def _start_on_own(self, owner: QueuedWorkload) -> None:
+        """The owner of a claim or reservation starts when its own nodes have room for all of it."""
+        if owner.workload_id in self._started or self._hinders(owner) or self._is_over(owner):
+            return
+        if self._quota_lacks(owner) or lacking(
+            self._ceiling(owner), self._totals[owner.workload_id]
+        ):
+            return
+        for kept in (
+            self._claims.get(owner.workload_id),
+            self._reservations.get(owner.workload_id),
+        ):
+            if kept is None:
+                continue
+            wanted = self._room.by_index(kept.room)
+            if all(fits(self._room.free[i], size) for i, size in wanted.items()):
+                self._start(owner, wanted)
+                return
+
+    def _start(self, queued: QueuedWorkload, taken: Taken) -> bool:
+        """Whether it gave up room that it had kept."""
+        ends_s = self._ends_s(queued)
+        name = queued.workload_id
+        amount = self._totals[name]
+        self._room.take(queued, taken, ends_s)
+        if queued.priority != LOW:
+            self._left[queued.namespace] = add(self._left[queued.namespace], amount, -1)
+        self._low_left[queued.namespace] = add(self._low_left[queued.namespace], amount, -1)
+        team = self._state.namespaces[queued.namespace].team
+        if team in self._team_left:
+            self._team_left[team] = add(self._team_left[team], amount, -1)
+        had_kept = self._give_up(queued)
+        self._order.note_start(queued)
+        self._started.add(name)
+        self._found.why.pop(name, None)
+        self._pods += amount[3]
+        avoid = ({*self._room.claimed, *self._room.reserved}) - taken.keys()
+        names = tuple(sorted(self._state.nodes[i].name for i in avoid))
+        self._found.starts.append(Start(name, self._room.names(taken), ends_s, names))
+        return had_kept
+
+    def _give_up(self, owner: QueuedWorkload) -> bool:
+        name = owner.workload_id
+        had = self._claims.pop(name, None) is not None
+        had |= self._reservations.pop(name, None) is not None
+        self._kept[owner.namespace].pop(name, None)
+        if had:
+            self._room.release(name)
+        return had
+
+    # --- quota ---
+    def _kept_from(self, queued: QueuedWorkload) -> Size:
+        """What of its namespace's quota is kept for others."""
+        found = NOTHING
+        ends_s = self._ends_s(queued)
+        for owner, until_s in self._kept[queued.namespace].items():
+            if owner == queued.workload_id:
+                continue
+            is_early = ends_s <= self._horizon_s(until_s)
+            if queued.priority == LOW and until_s != UNKNOWN:
+                is_early |= self._now_s + GRACE_MOST_S <= until_s
+            if not is_early:
+                found = add(found, self._totals[owner])
+        return found
+
+    def _ceiling(self, queued: QueuedWorkload) -> Size:
+        """What the cluster's quota object lets it take, `low` of its namespace included."""
+        return add(self._low_left[queued.namespace], self._kept_from(queued), -1)
+
+    def _quota_lacks(self, queued: QueuedWorkload) -> tuple[int, ...]:
+        amount = self._totals[queued.workload_id]
+        if queued.priority != LOW:
+            return lacking(add(self._left[queued.namespace], self._kept_from(queued), -1), amount)
+        lacks = lacking(self._ceiling(queued), amount)
+        team = self._state.namespaces[queued.namespace].team
+        return lacks or (lacking(self._team_left[team], amount) if team in self._team_left else ())
+
+    # --- the order ---
+    def _is_over(self, queued: QueuedWorkload) -> bool:
+        """Whether this look has done enough; a training larger than the limit starts alone."""
+        done = len(self._found.starts) + len(self._found.preemptions)
+        pods = self._pods + self._totals[queued.workload_id][3]
+        if done >= self._rules.most or (self._pods and pods > self._rules.most_pods):
+            self._is_full = True
+        return self._is_full
+
+    def _pass(self) -> bool:
+        """Asks everyone once; whether another pass may find more."""
+        is_released = False
+        blocked: dict[tuple[str, bool], list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
+        considered: set[str] = set()  # pools whose first in line was found
+        for queued in self._order:
+            name = queued.workload_id
+            if name in self._started:
+                continue
+            if hindrance := self._hinders(queued):
+                self._found.why[name] = Why(hindrance)
+                continue
+            if name in self._claims:
+                self._found.why[name] = Why("claim")
+                continue
+            amount = self._totals[name]
+            kin = blocked[queued.namespace, queued.priority == LOW]
+            ahead = next((who for who, lacks in kin if any(amount[r] > 0 for r in lacks)), "")
+            if ahead:
+                self._found.why[name] = Why("behind", behind=ahead)
+                continue
+            if lacks := self._quota_lacks(queued):
+                kin.append((name, lacks))
+                self._found.why[name] = Why("quota", lacks)
+                continue
+            if self._is_over(queued):
+                return False
+            has_ceiling = not lacking(self._ceiling(queued), amount)
+            taken = None
+            if has_ceiling:
+                taken = self._room.pack(queued, self._groups_of(queued), self._ends_s(queued))
+            if taken is not None:
+                is_released |= self._start(queued, taken)
+                continue
+            if queued.priority != LOW and self._preempt(queued):
+                self._found.why[name] = Why("claim")
+                continue
+            self._found.why[name] = Why("nodes")
+            if has_ceiling and queued.priority != LOW and self._rules.reserves:
+                self._reserve(queued, considered)
+        return is_released
+
+    def _reserve(self, queued: QueuedWorkload, considered: set[str]) -> None:
+        if queued.workload_id in self._reservations:
+            return
+        considered |= self._reserved_pools()
+        if self._pools_of(queued) <= considered:
+            return
+        best = self._best_plan(queued, considered)
+        if best is None:  # not even empty nodes would do
+            return
+        starts_at_s, taken = best
+        considered |= self._pools_of(queued)
+        if starts_at_s == UNKNOWN and not self._order.ages_at_s(queued) <= self._now_s:
+            return
+        found = Reservation(queued.workload_id, self._room.names(taken), starts_at_s)
+        self._keep_reservation(found, queued)
+
+    def _pools_of(self, queued: QueuedWorkload) -> set[str]:
+        own = {role.pool for role in queued.roles} - {""}
+        return own | (set(queued.pools) if any(not role.pool for role in queued.roles) else set())
+
+    def _reserved_pools(self) -> set[str]:
+        return {self._state.nodes[i].pool for i in self._room.reserved}
+
+    def _best_plan(
+        self, queued: QueuedWorkload, taken_pools: set[str] | None = None
+    ) -> tuple[int, Taken] | None:
+        """The pool where it can start soonest."""
+        plans = []
+        for pool in queued.pools:
+            found = plan(self._room, queued, self._groups_of(queued), pool)
+            if found is None:
+                continue
+            starts_at_s, wanted = found
+            pools = {self._state.nodes[i].pool for i in wanted}
+            if not pools & (taken_pools or set()):
+                plans.append((self._promise_s(queued, wanted, starts_at_s), wanted))
+        return min(plans, key=lambda one: one[0], default=None)
+
+    # --- stopping `low` ---
+    def _preempting(self, queued: QueuedWorkload) -> Preempting:
+        """`low` of its own namespace that is ending already gives its quota back by itself."""
+        ceiling = self._ceiling(queued)
+        for running in self._state.running:
+            if (
+                running.namespace == queued.namespace
+                and running.is_low
+                and running.is_being_stopped
+            ):
+                ceiling = add(ceiling, running.total)
+        wanted = self._totals[queued.workload_id]
+        lacks = tuple(max(0, wanted[r] - ceiling[r]) if wanted[r] > 0 else 0 for r in range(5))
+        return Preempting(self._room, queued, (lacks[0], lacks[1], lacks[2], lacks[3], lacks[4]))
+
+    def _preempt(self, queued: QueuedWorkload) -> bool:
+        if not self._room.low or self._now_s < queued.stops_from_s:
+            return False
+        ends_s = min(UNKNOWN, self._ends_s(queued) + GRACE_MOST_S + GONE_S)
+        found = self._preempting(queued).find(self._groups_of(queued), ends_s)
+        if found is None:
+            return False
+        self._stop_for(queued, *found)
+        return True
+
+    def _stop_for(self, queued: QueuedWorkload, wanted: Taken, victims: list[int]) -> None:
+        """The nodes are a claim until a minute after the last grace, of those that end already too."""
+        ends = [
+            self._room.ends[i] for i, one in enumerate(self._state.running) if self._is_ending(one)
+        ]
+        for place in victims:
+            self._stop(place, queued.workload_id)
+            ends.append(self._room.ends[place])
+        until_s = max([end_s for end_s in ends if end_s != UNKNOWN], default=self._now_s) + GONE_S
+        self._keep_claim(NodeClaim(queued.workload_id, self._room.names(wanted), until_s), queued)
+
+    @staticmethod
+    def _is_ending(running: RunningWorkload) -> bool:
+        return running.is_low and running.is_being_stopped
+
+    def _stop(self, place: int, beneficiary: str) -> None:
+        self._room.stop(place)
+        name = self._state.running[place].workload_id
+        self._found.preemptions.append(Preemption(name, beneficiary))
+
+    def _grace_s(self, place: int) -> int:
+        return self._state.running[place].grace_s
+
+    def _promise_s(self, owner: QueuedWorkload, wanted: Taken, starts_at_s: int) -> int:
+        """With the grace of those `low` workloads that must go for it."""
+        if starts_at_s == UNKNOWN or not self._room.low:
+            return starts_at_s
+        victims = self._preempting(owner).victims(wanted, starts_at_s)
+        return max([starts_at_s, *(self._now_s + self._grace_s(one) for one in victims)])
+
+    def _stop_in_time(self) -> None:
+        """What `low` holds of reserved room is stopped one grace before the reservation's time."""
+        if not self._room.low:
+            return
+        for name, one in list(self._reservations.items()):
+            if name in self._claims or one.starts_at_s == UNKNOWN:
+                continue
+            owner = self._queued[name]
+            wanted = self._room.by_index(one.room)
+            victims = self._preempting(owner).victims(wanted, one.starts_at_s)
+            if not victims:
+                continue
+            at_s = one.starts_at_s - max(map(self._grace_s, victims))
+            if at_s <= self._now_s:
+                self._stop_for(owner, wanted, victims)
+            else:
+                self._look_by(at_s)
+
+    def _empty_held_nodes(self) -> None:
+        """`low` leaves nodes that an admin holds, one grace before."""
+        for place in list(self._room.low):
+            running = self._state.running[place]
+            at = [self._room.index[name] for name, _ in running.nodes if name in self._room.index]
+            hold_s = min((self._state.nodes[i].hold_from_s for i in at), default=UNKNOWN)
+            if running.ends_by_s <= hold_s:
+                continue
+            if hold_s - running.grace_s <= self._now_s:
+                self._stop(place, "")
+            else:
+                self._look_by(hold_s - running.grace_s)
+
+    # --- when to look again ---
+    def _look_by(self, at_s: int) -> None:
+        self._found.look_at_s = min(self._found.look_at_s, at_s)
+
+    def _set_next_look(self) -> None:
+        if self._is_full:
+            self._look_by(self._now_s)
+        for queued in self._state.queued:
+            if queued.workload_id in self._started:
+                continue
+            for at_s in (queued.not_before_s, queued.stops_from_s, self._order.ages_at_s(queued)):
+                if at_s > self._now_s:
+                    self._look_by(at_s)
+        for claim in self._found.claims:
+            self._look_by(claim.until_s + 1)
