@@ -91,7 +91,8 @@ def trace(
         has_deadline = dice.random() < with_deadline
         deadline_s = math.ceil(runs_s * dice.uniform(1.1, 3)) if has_deadline else UNKNOWN
         person = dice.choices(range(PEOPLE), weights)[0]
-        found.append(Submit(int(at_s), gpus, runs_s, deadline_s, person, dice.random() < low))
+        is_low = low > 0 and dice.random() < low
+        found.append(Submit(int(at_s), gpus, runs_s, deadline_s, person, is_low))
     return found
 
 
