@@ -99,8 +99,7 @@ class _Look:
         return True
 
     def _keep_claim(self, claim: NodeClaim, owner: QueuedWorkload) -> None:
-        ends_s = min(UNKNOWN, claim.until_s + owner.lasts_s)
-        self._room.claim(self._room.by_index(claim.room), owner.workload_id, ends_s)
+        self._room.claim(claim, min(UNKNOWN, claim.until_s + owner.lasts_s))
         self._claims[owner.workload_id] = claim
         self._kept[owner.namespace][owner.workload_id] = -1
 
@@ -432,5 +431,8 @@ class _Look:
             for at_s in (queued.not_before_s, queued.stops_from_s, self._order.ages_at_s(queued)):
                 if at_s > self._now_s:
                     self._look_by(at_s)
+        for one in self._found.reservations:  # `low` that starts beside it now must go in time
+            if self._now_s < one.starts_at_s - GRACE_MOST_S < UNKNOWN - GRACE_MOST_S:
+                self._look_by(one.starts_at_s - GRACE_MOST_S)
         for claim in self._found.claims:
             self._look_by(claim.until_s + 1)

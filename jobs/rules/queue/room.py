@@ -17,6 +17,7 @@ from jobs.rules.queue.state import (
     NOTHING,
     SPREAD,
     UNKNOWN,
+    NodeClaim,
     QueuedWorkload,
     QueueState,
     Reservation,
@@ -80,7 +81,9 @@ class Room:
                 if (i := self.index.get(name)) is not None:
                     self.low_on[i] = add(self.low_on.get(i, NOTHING), size)
         self.claimed: dict[int, str] = {}
-        self.coming: dict[int, tuple[int, Size]] = {}  # of a claim: until when its owner is there
+        self.coming: dict[
+            int, tuple[int, int, Size]
+        ] = {}  # of a claim: its end, its owner's, and size
         self.reserved: dict[int, Reservation] = {}
         self._late: Taken = {}  # room that is left beside a reservation's owner when it has started
         self._plain: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
@@ -122,11 +125,11 @@ class Room:
         return {self.index[name]: size for name, size in room}
 
     # --- what is withheld ---
-    def claim(self, room: Taken, owner: str, ends_s: int) -> None:
-        """Nobody but the owner starts there, who takes so much of it until then."""
-        for i, size in room.items():
-            self.claimed[i] = owner
-            self.coming[i] = (ends_s, size)
+    def claim(self, claim: NodeClaim, ends_s: int) -> None:
+        """Nobody but its owner starts there, who is gone by `ends_s`."""
+        for i, size in self.by_index(claim.room).items():
+            self.claimed[i] = claim.workload_id
+            self.coming[i] = (claim.until_s, ends_s, size)
             self._refile(i)
 
     def reserve(self, reservation: Reservation) -> None:
@@ -178,9 +181,13 @@ class Room:
         for place, size in self.pieces[i]:
             if place not in self._is_low:
                 ends.append((self.ends[place], size))
-        if i in self.coming and self.claimed[i] != owner:
-            ends.append(self.coming[i])
-            found = add(found, self.coming[i][1], -1)
+        if self.claimed.get(i, owner) != owner:
+            until_s, ends_s, size = self.coming[i]
+            found = add(found, size, -1)
+            ends.append((ends_s, size))
+            # Beside its owner there is room from then on.
+            ends.append((until_s + 1, found))
+            found = NOTHING
         return found, sorted(ends)
 
     def free_at(self, i: int, owner: str, at_s: int) -> Size:
