@@ -85,6 +85,8 @@ class _Look:
             owner = self._queued.get(claim.workload_id)
             if owner is None or self._now_s > claim.until_s or not self._stands(claim.room, owner):
                 continue
+            if self._hinders(owner):  # it could not take what it keeps from others
+                continue
             self._keep_claim(claim, owner)
 
     def _stands(self, room: tuple[tuple[str, Size], ...], owner: QueuedWorkload) -> bool:
@@ -108,7 +110,9 @@ class _Look:
             owner = self._queued.get(one.workload_id)
             if owner is None:
                 continue
-            if any(
+            if self._hinders(owner):
+                self._found.ended.append((owner.workload_id, "obstacle"))
+            elif any(
                 (i := self._room.index.get(name)) is None
                 or not self._room.may_be_kept(i, owner.workload_id)
                 for name, _ in one.room
@@ -168,7 +172,8 @@ class _Look:
 
     def _start_on_own(self, owner: QueuedWorkload) -> None:
         """The owner of a claim or reservation starts when its own nodes have room for all of it."""
-        if owner.workload_id in self._started or self._hinders(owner) or self._is_over(owner):
+        name = owner.workload_id
+        if name in self._started or self._is_over(owner):
             return
         if self._quota_lacks(owner) or lacking(
             self._ceiling(owner), self._totals[owner.workload_id]
@@ -181,7 +186,10 @@ class _Look:
             if kept is None:
                 continue
             wanted = self._room.by_index(kept.room)
-            if all(fits(self._room.free[i], size) for i, size in wanted.items()):
+            if all(
+                fits(self._room.free[i], size) and self._room.claimed.get(i, name) == name
+                for i, size in wanted.items()
+            ):
                 self._start(owner, wanted)
                 return
 

@@ -29,6 +29,8 @@ from jobs.rules.queue.state import (
 YOUNG_S = 600
 SHORT_S = 3600  # what lasts no longer may start on nodes that are reserved for a time not known yet
 
+_CLOSED: Size = (-UNKNOWN,) * 5
+
 # Replicas of equal size: how many, each, and the pool of their role or "".
 Group = tuple[Size, int, str]
 # By the index of a node.
@@ -185,9 +187,9 @@ class Room:
             until_s, ends_s, size = self.coming[i]
             found = add(found, size, -1)
             ends.append((ends_s, size))
-            # Beside its owner there is room from then on.
-            ends.append((until_s + 1, found))
-            found = NOTHING
+            # Beside its owner there is room when the claim has ended, and none before.
+            ends.append((until_s + 1, add(found, _CLOSED, -1)))
+            found = _CLOSED
         return found, sorted(ends)
 
     def free_at(self, i: int, owner: str, at_s: int) -> Size:

@@ -281,7 +281,8 @@ class Decided:
 
     Attributes:
         reservations: all that hold from now on, and so `claims`.
-        ended: reservations that ended and whose owner still waits, with the cause: node or quota.
+        ended: reservations that ended and whose owner still waits, with the cause: node, quota or
+            obstacle (its owner may not start now).
         moved: reservations whose promise moved back, by what was then: a pod of others, or one that
             has outstayed its end.
         look_at_s: time alone changes something then; `UNKNOWN`: nothing does.
