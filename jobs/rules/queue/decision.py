@@ -126,9 +126,11 @@ class _Look:
     def _renewed(self, one: Reservation, owner: QueuedWorkload) -> Reservation:
         """The same with today's time; while that is unknown, another choice that has one."""
         wanted = self._room.by_index(one.room)
-        starts_at_s = self._promise_s(
-            owner, wanted, earliest_s(self._room, wanted, owner.workload_id)
-        )
+        # To wait as announced may be sooner than to stop `low` with a long grace at once.
+        at_s = earliest_s(self._room, wanted, owner.workload_id)
+        starts_at_s = self._promise_s(owner, wanted, at_s)
+        if at_s < one.starts_at_s != UNKNOWN:
+            starts_at_s = min(starts_at_s, self._promise_s(owner, wanted, one.starts_at_s))
         if starts_at_s == UNKNOWN and (other := self._best_plan(owner)) and other[0] != UNKNOWN:
             starts_at_s, wanted = other
         if starts_at_s > one.starts_at_s:
@@ -393,7 +395,8 @@ class _Look:
         if starts_at_s == UNKNOWN or not self._room.low:
             return starts_at_s
         victims = self._preempting(owner).victims(wanted, starts_at_s)
-        return max([starts_at_s, *(self._now_s + self._grace_s(one) for one in victims)])
+        from_s = max(self._now_s, owner.stops_from_s)
+        return max([starts_at_s, *(from_s + self._grace_s(one) for one in victims)])
 
     def _stop_in_time(self) -> None:
         """What `low` holds of reserved room is stopped one grace before the reservation's time."""
@@ -408,10 +411,13 @@ class _Look:
             if not victims:
                 continue
             at_s = one.starts_at_s - max(map(self._grace_s, victims))
-            if at_s <= self._now_s:
-                self._stop_for(owner, wanted, victims)
-            else:
+            if at_s > self._now_s:
                 self._look_by(at_s)
+            elif any(self._room.claimed.get(i, name) != name for i in wanted):
+                for place in victims:
+                    self._stop(place, name)
+            else:
+                self._stop_for(owner, wanted, victims)
 
     def _empty_held_nodes(self) -> None:
         """`low` leaves nodes that an admin holds, one grace before."""

@@ -448,7 +448,8 @@ class Judge:
             work = world.running[one.workload_id]
             require(work.priority == LOW and work.gone_by_s is None, "only low", one)
             if one.beneficiary:
-                require(one.beneficiary in claims, "claimed for whom", one)
+                reserved = {kept.workload_id for kept in self._found.reservations}
+                require(one.beneficiary in claims.keys() | reserved, "kept for whom", one)
                 require(world.queued[one.beneficiary].priority != LOW, "only low", one)
                 victims.setdefault(one.beneficiary, set()).add(work.name)
             else:
