@@ -57,6 +57,9 @@ class _Look:
         self._team_left = {name: one.low_left for name, one in state.teams.items()}
         self._reservations: dict[str, Reservation] = {}
         self._claims: dict[str, NodeClaim] = {}
+        self._of: dict[str, list[int]] = defaultdict(list)  # what runs, by namespace
+        for place, running in enumerate(state.running):
+            self._of[running.namespace].append(place)
         # By namespace: whose quota is kept, and work that ends before when may use it meanwhile.
         self._kept: dict[str, dict[str, int]] = defaultdict(dict)
         self._started: set[str] = set()
@@ -118,7 +121,7 @@ class _Look:
                 for name, _ in one.room
             ):
                 self._found.ended.append((owner.workload_id, "node"))
-            elif not self._has_quota_at(owner, one.starts_at_s):
+            elif self._quota_s(owner) > self._horizon_s(one.starts_at_s):
                 self._found.ended.append((owner.workload_id, "quota"))
             else:
                 self._keep_reservation(self._renewed(one, owner), owner)
@@ -144,16 +147,22 @@ class _Look:
             until_s = reservation.starts_at_s
             self._kept[owner.namespace][owner.workload_id] = until_s
 
-    def _has_quota_at(self, owner: QueuedWorkload, at_s: int) -> bool:
-        """Whether its quota has room for it when all that ends by then has."""
-        horizon_s = self._horizon_s(at_s)
-        free = self._left[owner.namespace]
-        for running in self._state.running:
-            if running.namespace != owner.namespace or running.is_low:
-                continue
-            if running.ends_at_s(self._now_s) <= horizon_s:
-                free = add(free, running.total)
-        return not lacking(free, self._totals[owner.workload_id])
+    def _quota_s(self, owner: QueuedWorkload) -> int:
+        """When its quota has room for it by what ends there; `UNKNOWN`: never."""
+        free, wanted, at_s = (
+            self._left[owner.namespace],
+            self._totals[owner.workload_id],
+            self._now_s,
+        )
+        normal = [
+            place for place in self._of[owner.namespace] if not self._state.running[place].is_low
+        ]
+        for place in sorted(normal, key=self._room.ends.__getitem__):
+            if not lacking(free, wanted) or self._room.ends[place] == UNKNOWN:
+                break
+            at_s = self._room.ends[place]
+            free = add(free, self._state.running[place].total)
+        return UNKNOWN if lacking(free, wanted) else at_s
 
     def _horizon_s(self, at_s: int) -> int:
         return at_s if at_s != UNKNOWN else self._now_s + 3600
@@ -227,19 +236,28 @@ class _Look:
         return had
 
     # --- quota ---
-    def _kept_from(self, queued: QueuedWorkload) -> Size:
-        """What of its namespace's quota is kept for others."""
+    def _kept_from(self, queued: QueuedWorkload, *, for_good: bool = False) -> Size:
+        """What of its namespace's quota is kept for others, for owners what was kept before theirs.
+
+        Args:
+            for_good: also from what would give it back in time.
+        """
         found = NOTHING
         ends_s = self._ends_s(queued)
-        for owner, until_s in self._kept[queued.namespace].items():
-            if owner == queued.workload_id:
-                continue
+        kept = self._kept[queued.namespace]
+        for owner in kept if queued.workload_id not in kept else self._before(queued):
+            until_s = kept.get(owner, UNKNOWN)
             is_early = ends_s <= self._horizon_s(until_s)
             if queued.priority == LOW and until_s != UNKNOWN:
                 is_early |= self._now_s + GRACE_MOST_S <= until_s
-            if not is_early:
+            if owner in kept and (for_good or not is_early):
                 found = add(found, self._totals[owner])
         return found
+
+    def _before(self, owner: QueuedWorkload) -> list[str]:
+        """The reservations that are older than its own."""
+        names = list(self._reservations)
+        return names[: names.index(owner.workload_id)] if owner.workload_id in names else []
 
     def _ceiling(self, queued: QueuedWorkload) -> Size:
         """What the cluster's quota object lets it take, `low` of its namespace included."""
@@ -307,6 +325,9 @@ class _Look:
     def _reserve(self, queued: QueuedWorkload, considered: set[str]) -> None:
         if queued.workload_id in self._reservations:
             return
+        kept = self._kept_from(queued, for_good=True)
+        if lacking(add(self._left[queued.namespace], kept, -1), self._totals[queued.workload_id]):
+            return
         considered |= self._reserved_pools()
         if self._pools_of(queued) <= considered:
             return
@@ -343,15 +364,12 @@ class _Look:
         return min(plans, key=lambda one: one[0], default=None)
 
     # --- stopping `low` ---
-    def _preempting(self, queued: QueuedWorkload) -> Preempting:
-        """`low` of its own namespace that is ending already gives its quota back by itself."""
+    def _preempting(self, queued: QueuedWorkload, at_s: int) -> Preempting:
+        """What ends by then in its own namespace gives its quota back by itself."""
         ceiling = self._ceiling(queued)
-        for running in self._state.running:
-            if (
-                running.namespace == queued.namespace
-                and running.is_low
-                and running.is_being_stopped
-            ):
+        for place in self._of[queued.namespace]:
+            running = self._state.running[place]
+            if self._is_ending(running) or self._room.ends[place] <= at_s:
                 ceiling = add(ceiling, running.total)
         wanted = self._totals[queued.workload_id]
         lacks = tuple(max(0, wanted[r] - ceiling[r]) if wanted[r] > 0 else 0 for r in range(5))
@@ -361,7 +379,7 @@ class _Look:
         if not self._room.low or self._now_s < queued.stops_from_s:
             return False
         ends_s = min(UNKNOWN, self._ends_s(queued) + GRACE_MOST_S + GONE_S)
-        found = self._preempting(queued).find(self._groups_of(queued), ends_s)
+        found = self._preempting(queued, self._now_s).find(self._groups_of(queued), ends_s)
         if found is None:
             return False
         self._stop_for(queued, *found)
@@ -391,10 +409,11 @@ class _Look:
         return self._state.running[place].grace_s
 
     def _promise_s(self, owner: QueuedWorkload, wanted: Taken, starts_at_s: int) -> int:
-        """With the grace of those `low` workloads that must go for it."""
+        """With its quota, and the grace of those `low` workloads that must go for it."""
+        starts_at_s = max(starts_at_s, self._quota_s(owner))
         if starts_at_s == UNKNOWN or not self._room.low:
             return starts_at_s
-        victims = self._preempting(owner).victims(wanted, starts_at_s)
+        victims = self._preempting(owner, starts_at_s).victims(wanted, starts_at_s)
         from_s = max(self._now_s, owner.stops_from_s)
         return max([starts_at_s, *(from_s + self._grace_s(one) for one in victims)])
 
@@ -407,7 +426,7 @@ class _Look:
                 continue
             owner = self._queued[name]
             wanted = self._room.by_index(one.room)
-            victims = self._preempting(owner).victims(wanted, one.starts_at_s)
+            victims = self._preempting(owner, one.starts_at_s).victims(wanted, one.starts_at_s)
             if not victims:
                 continue
             at_s = one.starts_at_s - max(map(self._grace_s, victims))

@@ -152,6 +152,13 @@ class Preempting:
             for i in room.candidates(own_pool or pool, NOTHING):
                 if room.nodes[i].only_gpu and not each[0]:
                     continue
+                kept = room.reserved.get(i)
+                if (
+                    kept
+                    and kept.workload_id != self._queued.workload_id
+                    and ends_s > kept.starts_at_s
+                ):
+                    continue  # a claim holds the whole node
                 low = room.low_on.get(i, NOTHING)
                 whole = room.open_to(i, self._queued, ends_s, add(room.free[i], low))
                 if whole is None:

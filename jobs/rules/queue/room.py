@@ -237,10 +237,8 @@ class Room:
     def candidates(self, pool: str, each: Size) -> Iterator[int]:
         """The open nodes of a pool that may have room, the fullest first; withheld ones last."""
         plain = self._plain[pool]
-        for _, _, i in islice(
-            plain, bisect_left(plain, (each[0], each[1] if not each[0] else -UNKNOWN, -1)), None
-        ):
-            yield i
+        least = each[0] or -UNKNOWN
+        yield from (i for _, _, i in islice(plain, bisect_left(plain, (least, -UNKNOWN, 0)), None))
         yield from self._special[pool]
 
     def pack(self, queued: QueuedWorkload, groups: tuple[Group, ...], ends_s: int) -> Taken | None:
