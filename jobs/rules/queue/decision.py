@@ -129,19 +129,26 @@ class _Look:
     def _renewed(self, one: Reservation, owner: QueuedWorkload) -> Reservation:
         """The same with today's time; while that is unknown, another choice that has one."""
         wanted = self._room.by_index(one.room)
-        # To wait as announced may be sooner than to stop `low` with a long grace at once.
-        at_s = earliest_s(self._room, wanted, owner.workload_id)
-        starts_at_s = self._promise_s(owner, wanted, at_s)
-        if at_s < one.starts_at_s != UNKNOWN:
-            starts_at_s = min(starts_at_s, self._promise_s(owner, wanted, one.starts_at_s))
+        rooms = [wanted]
+        if claim := self._claims.get(owner.workload_id):
+            rooms.append(self._room.by_index(claim.room))
+        starts_at_s = min(self._renewed_s(one.starts_at_s, owner, room) for room in rooms)
         if starts_at_s == UNKNOWN and (other := self._best_plan(owner)) and other[0] != UNKNOWN:
             starts_at_s, wanted = other
         if starts_at_s > one.starts_at_s:
             self._found.moved.append(owner.workload_id)
         return Reservation(owner.workload_id, self._room.names(wanted), starts_at_s)
 
+    def _renewed_s(self, promised_s: int, owner: QueuedWorkload, wanted: Taken) -> int:
+        """To wait as announced may be sooner than to stop `low` with a long grace at once."""
+        at_s = earliest_s(self._room, wanted, owner.workload_id)
+        found_s = self._promise_s(owner, wanted, at_s)
+        if at_s < promised_s != UNKNOWN:
+            found_s = min(found_s, self._promise_s(owner, wanted, promised_s))
+        return found_s
+
     def _keep_reservation(self, reservation: Reservation, owner: QueuedWorkload) -> None:
-        self._room.reserve(reservation)
+        self._room.reserve(reservation, owner.stops_from_s)
         self._reservations[owner.workload_id] = reservation
         if owner.workload_id not in self._claims:
             until_s = reservation.starts_at_s
@@ -249,7 +256,8 @@ class _Look:
             until_s = kept.get(owner, UNKNOWN)
             is_early = ends_s <= self._horizon_s(until_s)
             if queued.priority == LOW and until_s != UNKNOWN:
-                is_early |= self._now_s + GRACE_MOST_S <= until_s
+                from_s = max(self._now_s, self._queued[owner].stops_from_s)
+                is_early |= from_s + GRACE_MOST_S < until_s
             if owner in kept and (for_good or not is_early):
                 found = add(found, self._totals[owner])
         return found

@@ -87,6 +87,7 @@ class Room:
             int, tuple[int, int, Size]
         ] = {}  # of a claim: its end, its owner's, and size
         self.reserved: dict[int, Reservation] = {}
+        self._stops_from: dict[str, int] = {}  # of their owners: they stop nobody before
         self._late: Taken = {}  # room that is left beside a reservation's owner when it has started
         self._plain: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
         self._special: dict[str, list[int]] = defaultdict(list)
@@ -134,8 +135,9 @@ class Room:
             self.coming[i] = (claim.until_s, ends_s, size)
             self._refile(i)
 
-    def reserve(self, reservation: Reservation) -> None:
+    def reserve(self, reservation: Reservation, stops_from_s: int) -> None:
         """From now on the others get what is left beside it, or what they give back in time."""
+        self._stops_from[reservation.workload_id] = stops_from_s
         until_s = reservation.starts_at_s
         for i, wanted in self.by_index(reservation.room).items():
             self.reserved[i] = reservation
@@ -219,7 +221,8 @@ class Room:
             return free
         until_s = reservation.starts_at_s
         if queued.priority == LOW:
-            return free if self.now_s + GRACE_MOST_S <= until_s else None
+            from_s = max(self.now_s, self._stops_from[reservation.workload_id])
+            return free if from_s + GRACE_MOST_S < until_s else None
         if until_s == UNKNOWN:
             return free if ends_s <= self.now_s + SHORT_S else None
         if ends_s <= until_s:
@@ -264,7 +267,7 @@ class Room:
             gpu, cpu, memory, _, _ = each
             for i in self.candidates(own_pool or pool, each):
                 free = self.free[i]
-                if free[0] < gpu or free[1] < cpu or free[2] < memory:
+                if (gpu and free[0] < gpu) or free[1] < cpu or free[2] < memory:
                     continue
                 if not gpu and self.nodes[i].only_gpu:
                     continue
