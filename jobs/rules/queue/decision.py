@@ -133,8 +133,13 @@ class _Look:
         if claim := self._claims.get(owner.workload_id):
             rooms.append(self._room.by_index(claim.room))
         starts_at_s = min(self._renewed_s(one.starts_at_s, owner, room) for room in rooms)
-        if starts_at_s == UNKNOWN and (other := self._best_plan(owner)) and other[0] != UNKNOWN:
-            starts_at_s, wanted = other
+        if starts_at_s == UNKNOWN:
+            others = [kept.room for kept in self._state.reservations if kept != one]
+            names = [name for room in others for name, _ in room if name in self._room.index]
+            pools = {self._state.nodes[self._room.index[name]].pool for name in names}
+            other = self._best_plan(owner, pools)
+            if other is not None and other[0] != UNKNOWN:
+                starts_at_s, wanted = other
         if starts_at_s > one.starts_at_s:
             self._found.moved.append(owner.workload_id)
         return Reservation(owner.workload_id, self._room.names(wanted), starts_at_s)
@@ -393,7 +398,9 @@ class _Look:
         self._stop_for(queued, *found)
         return True
 
-    def _stop_for(self, queued: QueuedWorkload, wanted: Taken, victims: list[int]) -> None:
+    def _stop_for(
+        self, queued: QueuedWorkload, wanted: Taken, victims: list[int], at_s: int = 0
+    ) -> None:
         """The nodes are a claim until a minute after the last grace, of those that end already too."""
         ends = [
             self._room.ends[i] for i, one in enumerate(self._state.running) if self._is_ending(one)
@@ -401,7 +408,8 @@ class _Look:
         for place in victims:
             self._stop(place, queued.workload_id)
             ends.append(self._room.ends[place])
-        until_s = max([end_s for end_s in ends if end_s != UNKNOWN], default=self._now_s) + GONE_S
+        known = [end_s for end_s in ends if end_s != UNKNOWN]
+        until_s = max([self._now_s, at_s, *known]) + GONE_S
         self._keep_claim(NodeClaim(queued.workload_id, self._room.names(wanted), until_s), queued)
 
     @staticmethod
@@ -413,20 +421,17 @@ class _Look:
         name = self._state.running[place].workload_id
         self._found.preemptions.append(Preemption(name, beneficiary))
 
-    def _grace_s(self, place: int) -> int:
-        return self._state.running[place].grace_s
-
     def _promise_s(self, owner: QueuedWorkload, wanted: Taken, starts_at_s: int) -> int:
-        """With its quota, and the grace of those `low` workloads that must go for it."""
+        """With its quota, and the longest grace where `low` must go: which of it may still change."""
         starts_at_s = max(starts_at_s, self._quota_s(owner))
         if starts_at_s == UNKNOWN or not self._room.low:
             return starts_at_s
-        victims = self._preempting(owner, starts_at_s).victims(wanted, starts_at_s)
-        from_s = max(self._now_s, owner.stops_from_s)
-        return max([starts_at_s, *(from_s + self._grace_s(one) for one in victims)])
+        if not self._preempting(owner, starts_at_s).victims(wanted, starts_at_s):
+            return starts_at_s
+        return max(starts_at_s, max(self._now_s, owner.stops_from_s) + GRACE_MOST_S)
 
     def _stop_in_time(self) -> None:
-        """What `low` holds of reserved room is stopped one grace before the reservation's time."""
+        """What `low` holds of reserved room is stopped the longest grace before its time."""
         if not self._room.low:
             return
         for name, one in list(self._reservations.items()):
@@ -435,16 +440,13 @@ class _Look:
             owner = self._queued[name]
             wanted = self._room.by_index(one.room)
             victims = self._preempting(owner, one.starts_at_s).victims(wanted, one.starts_at_s)
-            if not victims:
+            if not victims or one.starts_at_s - GRACE_MOST_S > self._now_s:
                 continue
-            at_s = one.starts_at_s - max(map(self._grace_s, victims))
-            if at_s > self._now_s:
-                self._look_by(at_s)
-            elif any(self._room.claimed.get(i, name) != name for i in wanted):
+            if any(self._room.claimed.get(i, name) != name for i in wanted):
                 for place in victims:
                     self._stop(place, name)
             else:
-                self._stop_for(owner, wanted, victims)
+                self._stop_for(owner, wanted, victims, one.starts_at_s)
 
     def _empty_held_nodes(self) -> None:
         """`low` leaves nodes that an admin holds, one grace before."""

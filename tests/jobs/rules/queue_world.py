@@ -462,7 +462,11 @@ class Judge:
             ends = {w.name: w.gone_by_s for w in world.running.values() if w.gone_by_s and w.priority == LOW}
             ends |= {v: self._now_s + world.running[v].grace_s for v in victims.get(name, set())}
             nodes = tuple(node for node, _ in claim.room)
-            last_s = max([at for at in ends.values() if at], default=self._now_s)
+            due = [r.starts_at_s for r in self._found.reservations if r.workload_id == name]
+            is_due = bool(due) and {r for r, _ in claim.room} == {
+                node for r in self._found.reservations if r.workload_id == name for node, _ in r.room
+            } and self._now_s + 600 >= due[0]
+            last_s = max([at for at in [*ends.values(), *(due if is_due else [])] if at], default=self._now_s)
             world.emptied[name] = Emptied(nodes, last_s, victims.get(name, set()))
 
     def _claims(self) -> None:
