@@ -142,7 +142,10 @@ class Room:
         for i, wanted in self.by_index(reservation.room).items():
             self.reserved[i] = reservation
             if until_s != UNKNOWN:
-                self._late[i] = add(self.free_at(i, reservation.workload_id, until_s), wanted, -1)
+                late = add(self.free_at(i, reservation.workload_id, until_s), wanted, -1)
+                if max(self.now_s, stops_from_s) + GRACE_MOST_S > until_s:  # what stays until then
+                    late = add(late, self.low_on.get(i, NOTHING), -1)
+                self._late[i] = late
             self._refile(i)
         self._times.add(until_s if until_s != UNKNOWN else self.now_s + SHORT_S)
         self.forget_failures()
