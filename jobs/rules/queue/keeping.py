@@ -87,10 +87,15 @@ class Preempting:
         own = self._own()
         if own is None:
             return None
+        room = self._room
+        view = room.view(self._queued, groups, ends_s, with_low=True)
+        if room.has_failed(view, groups):
+            return None
         for pool in self._queued.pools:
             taken = self._pack(groups, pool, ends_s, own)
             if taken is not None:
-                return taken, self.victims(taken, self._room.now_s, own)
+                return taken, self.victims(taken, room.now_s, own)
+        room.note_failure(view, groups)
         return None
 
     def victims(self, wanted: Taken, at_s: int, own: Sequence[int] | None = None) -> list[int]:
@@ -150,7 +155,12 @@ class Preempting:
             now: list[tuple[int, int]] = []
             later: list[tuple[bool, int, int, int]] = []
             for i in room.candidates(own_pool or pool, NOTHING):
-                if room.nodes[i].only_gpu and not each[0]:
+                low = room.low_on.get(i, NOTHING)
+                # Asked of every node again and again, so it is written out.
+                has = room.free[i]
+                if has[1] + low[1] < each[1] or has[2] + low[2] < each[2]:
+                    continue
+                if has[0] + low[0] < each[0] if each[0] else room.nodes[i].only_gpu:
                     continue
                 kept = room.reserved.get(i)
                 if (
@@ -159,7 +169,6 @@ class Preempting:
                     and ends_s > kept.starts_at_s
                 ):
                     continue  # a claim holds the whole node
-                low = room.low_on.get(i, NOTHING)
                 whole = room.open_to(i, self._queued, ends_s, add(room.free[i], low))
                 if whole is None:
                     continue

@@ -98,7 +98,8 @@ class Room:
                 self._special[node.pool].append(i)
         for order in self._plain.values():
             order.sort()
-        self._times = {node.hold_from_s for node in state.nodes} - {UNKNOWN}
+        self._times = sorted({node.hold_from_s for node in state.nodes} - {UNKNOWN})
+        self._owners: set[str] = set()  # of claims and reservations
         self._failed: dict[object, list[tuple[Size, int]]] = defaultdict(list)
         self._failed_sets: set[object] = set()
 
@@ -130,6 +131,7 @@ class Room:
     # --- what is withheld ---
     def claim(self, claim: NodeClaim, ends_s: int) -> None:
         """Nobody but its owner starts there, who is gone by `ends_s`."""
+        self._owners.add(claim.workload_id)
         for i, size in self.by_index(claim.room).items():
             self.claimed[i] = claim.workload_id
             self.coming[i] = (claim.until_s, ends_s, size)
@@ -147,11 +149,13 @@ class Room:
                     late = add(late, self.low_on.get(i, NOTHING), -1)
                 self._late[i] = late
             self._refile(i)
-        self._times.add(until_s if until_s != UNKNOWN else self.now_s + SHORT_S)
+        insort(self._times, until_s if until_s != UNKNOWN else self.now_s + SHORT_S)
+        self._owners.add(reservation.workload_id)
         self.forget_failures()
 
     def release(self, owner: str) -> None:
         """Its claim and its reservation end."""
+        self._owners.discard(owner)
         for i in [i for i, one in self.claimed.items() if one == owner]:
             del self.claimed[i], self.coming[i]
             self._refile(i)
@@ -249,14 +253,13 @@ class Room:
 
     def pack(self, queued: QueuedWorkload, groups: tuple[Group, ...], ends_s: int) -> Taken | None:
         """Room for all replicas in the first pool that has it, or None."""
-        view = self._view(queued, groups, ends_s)
-        if view is not None and self._has_failed(view, groups):
+        view = self.view(queued, groups, ends_s, with_low=False)
+        if self.has_failed(view, groups):
             return None
         for pool in queued.pools:
             if (found := self._pack_in(pool, queued, groups, ends_s)) is not None:
                 return found
-        if view is not None:
-            self._note_failure(view, groups)
+        self.note_failure(view, groups)
         return None
 
     def _pack_in(
@@ -334,16 +337,22 @@ class Room:
             insort(plain, (*free[:2], i))
 
     # --- what has failed ---
-    def _view(self, queued: QueuedWorkload, groups: tuple[Group, ...], ends_s: int) -> object:
-        """Who sees the same nodes; None: it has nodes of its own."""
-        owners = {one.workload_id for one in self.reserved.values()} | set(self.claimed.values())
-        if queued.workload_id in owners:
-            return None
-        seen = tuple(ends_s <= at for at in sorted(self._times))
-        pools = frozenset(pool for _, _, pool in groups)
-        return queued.pools, pools, queued.priority == LOW, seen
+    def view(
+        self, queued: QueuedWorkload, groups: tuple[Group, ...], ends_s: int, *, with_low: bool
+    ) -> object:
+        """Equal for all that see the same nodes; None: it has nodes of its own.
 
-    def _has_failed(self, view: object, groups: tuple[Group, ...]) -> bool:
+        Args:
+            with_low: it looks at what stopping `low` would give as well.
+        """
+        if queued.workload_id in self._owners:
+            return None
+        pools = frozenset(pool for _, _, pool in groups)
+        seen = bisect_left(self._times, ends_s)
+        return queued.pools, pools, queued.priority == LOW, seen, with_low
+
+    def has_failed(self, view: object, groups: tuple[Group, ...]) -> bool:
+        """Whether these, or fewer or smaller ones, found no room in this look."""
         if (view, groups) in self._failed_sets:
             return True
         return any(
@@ -357,7 +366,10 @@ class Room:
             for each, count, _ in groups
         )
 
-    def _note_failure(self, view: object, groups: tuple[Group, ...]) -> None:
+    def note_failure(self, view: object, groups: tuple[Group, ...]) -> None:
+        """They find no room; nothing is noted of those with nodes of their own."""
+        if view is None:
+            return
         self._failed_sets.add((view, groups))
         if len(groups) == 1:
             self._failed[view].append(groups[0][:2])
