@@ -206,7 +206,11 @@ class Week:
         self._age_usage()
         namespaces = {
             f"person{i}": NamespaceState(
-                f"person{i}", f"person{i}", usage=self._usage[i], admitted=tuple(self._admitted[i])
+                f"person{i}",
+                f"person{i}",
+                held=self._held[i],
+                usage=self._usage[i],
+                admitted=tuple(self._admitted[i]),
             )
             for i in range(PEOPLE)
         }

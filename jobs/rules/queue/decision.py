@@ -11,6 +11,7 @@ asked earlier loses anything by it.
 """
 
 from collections import defaultdict
+from functools import cached_property
 
 from jobs.rules.queue.keeping import Preempting, earliest_s, plan
 from jobs.rules.queue.order import QueueOrder
@@ -57,15 +58,20 @@ class _Look:
         self._team_left = {name: one.low_left for name, one in state.teams.items()}
         self._reservations: dict[str, Reservation] = {}
         self._claims: dict[str, NodeClaim] = {}
-        self._of: dict[str, list[int]] = defaultdict(list)  # what runs, by namespace
-        for place, running in enumerate(state.running):
-            self._of[running.namespace].append(place)
         # By namespace: whose quota is kept, and work that ends before when may use it meanwhile.
         self._kept: dict[str, dict[str, int]] = defaultdict(dict)
         self._started: set[str] = set()
         self._pods = state.pods_started
         self._is_full = False
         self._found = Decided()
+
+    @cached_property
+    def _of(self) -> dict[str, list[int]]:
+        """What runs, by namespace."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for place, running in enumerate(self._state.running):
+            found[running.namespace].append(place)
+        return found
 
     def run(self) -> Decided:
         self._take_up_claims()
@@ -169,10 +175,10 @@ class _Look:
         normal = [
             place for place in self._of[owner.namespace] if not self._state.running[place].is_low
         ]
-        for place in sorted(normal, key=self._room.ends.__getitem__):
-            if not lacking(free, wanted) or self._room.ends[place] == UNKNOWN:
+        for place in sorted(normal, key=self._room.end_s):
+            if not lacking(free, wanted) or self._room.end_s(place) == UNKNOWN:
                 break
-            at_s = self._room.ends[place]
+            at_s = self._room.end_s(place)
             free = add(free, self._state.running[place].total)
         return UNKNOWN if lacking(free, wanted) else at_s
 
@@ -382,7 +388,7 @@ class _Look:
         ceiling = self._ceiling(queued)
         for place in self._of[queued.namespace]:
             running = self._state.running[place]
-            if self._is_ending(running) or self._room.ends[place] <= at_s:
+            if self._is_ending(running) or self._room.end_s(place) <= at_s:
                 ceiling = add(ceiling, running.total)
         wanted = self._totals[queued.workload_id]
         lacks = tuple(max(0, wanted[r] - ceiling[r]) if wanted[r] > 0 else 0 for r in range(5))
@@ -403,11 +409,11 @@ class _Look:
     ) -> None:
         """The nodes are a claim until a minute after the last grace, of those that end already too."""
         ends = [
-            self._room.ends[i] for i, one in enumerate(self._state.running) if self._is_ending(one)
+            self._room.end_s(i) for i, one in enumerate(self._state.running) if self._is_ending(one)
         ]
         for place in victims:
             self._stop(place, queued.workload_id)
-            ends.append(self._room.ends[place])
+            ends.append(self._room.end_s(place))
         known = [end_s for end_s in ends if end_s != UNKNOWN]
         until_s = max([self._now_s, at_s, *known]) + GONE_S
         self._keep_claim(NodeClaim(queued.workload_id, self._room.names(wanted), until_s), queued)

@@ -82,7 +82,7 @@ class Preempting:
         self._queued = queued
         self._lacks = lacks
 
-    def find(self, groups: Sequence[Group], ends_s: int) -> tuple[Taken, list[int]] | None:
+    def find(self, groups: tuple[Group, ...], ends_s: int) -> tuple[Taken, list[int]] | None:
         """Room for all replicas and who must go for it; None: stopping all of them would not do."""
         own = self._own()
         if own is None:
@@ -150,7 +150,8 @@ class Preempting:
         self, groups: Sequence[Group], pool: str, ends_s: int, own: Sequence[int]
     ) -> Taken | None:
         """Room first where nobody must go, then where the fewest must, those in their youth last."""
-        room, taken = self._room, {}
+        room = self._room
+        taken: Taken = {}
         for each, count, own_pool in groups:
             now: list[tuple[int, int]] = []
             later: list[tuple[bool, int, int, int]] = []

@@ -28,12 +28,17 @@ _SCALE = 10**6  # so that a share divided by a weight keeps its digits
 
 def dominant_share(held: Size, capacity: Size) -> int:
     """The largest part of GPUs, CPU or memory, in parts of `WHOLE`."""
-    return max(held[r] * WHOLE // capacity[r] if capacity[r] > 0 else 0 for r in range(3))
+    share = 0
+    for have, of in zip(held[:3], capacity[:3], strict=True):
+        if have > 0 and of > 0:
+            share = max(share, have * WHOLE // of)
+    return share
 
 
 def usage_after(usage: int, held: int, elapsed_s: int) -> int:
     """The moving average after so long at `held`, both in parts of `WHOLE`; its half-life is a day."""
-    return held + round((usage - held) * 2.0 ** (-elapsed_s / HALF_LIFE_S))
+    part: float = 2.0 ** (-elapsed_s / HALF_LIFE_S)
+    return held + round((usage - held) * part)
 
 
 class QueueOrder:
@@ -48,21 +53,18 @@ class QueueOrder:
         self._is_fair = rules.fair_share
         self._aging_s = rules.aging_s
         self._latest: dict[str, tuple[list[int], list[int]]] = {}
-        self._held: dict[str, Size] = defaultdict(lambda: NOTHING)
+        self._held = {name: one.held for name, one in state.namespaces.items()}
         self._team_held: dict[str, Size] = defaultdict(lambda: NOTHING)
-        for running in state.running:
-            if not running.is_low:
-                self._add(running.namespace, running.total)
-
-    def _add(self, namespace: str, amount: Size) -> None:
-        self._held[namespace] = add(self._held[namespace], amount)
-        if known := self._state.namespaces.get(namespace):
-            self._team_held[known.team] = add(self._team_held[known.team], amount)
+        for one in state.namespaces.values():
+            self._team_held[one.team] = add(self._team_held[one.team], one.held)
 
     def note_start(self, queued: QueuedWorkload) -> None:
         """It holds its room from now on; what `low` holds is not counted."""
         if queued.priority != LOW:
-            self._add(queued.namespace, queued.total)
+            name, amount = queued.namespace, queued.total
+            team = self._state.namespaces[name].team
+            self._held[name] = add(self._held[name], amount)
+            self._team_held[team] = add(self._team_held[team], amount)
 
     def ages_at_s(self, queued: QueuedWorkload) -> int:
         """From when on it is aged: so long after it was queued, or after its namespace's last

@@ -8,6 +8,7 @@ for as much or more.
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import islice
 
 from jobs.rules.queue.state import (
@@ -65,12 +66,7 @@ class Room:
         self.running = state.running
         self.index = {node.name: i for i, node in enumerate(state.nodes)}
         self.free = [node.free for node in state.nodes]
-        self.pieces: list[list[tuple[int, Size]]] = [[] for _ in state.nodes]  # running, its size
-        for place, running in enumerate(state.running):
-            for name, size in running.nodes:
-                if (i := self.index.get(name)) is not None:
-                    self.pieces[i].append((place, size))
-        self.ends = [running.ends_at_s(state.now_s) for running in state.running]
+        self._ends: dict[int, int] = {}
         # `low` that nobody has told to end, in the order in which it is chosen.
         self.low = sorted(
             (i for i, one in enumerate(state.running) if one.is_low and not one.is_being_stopped),
@@ -103,6 +99,22 @@ class Room:
         self._failed: dict[object, list[tuple[Size, int]]] = defaultdict(list)
         self._failed_sets: set[object] = set()
 
+    @cached_property
+    def pieces(self) -> list[list[tuple[int, Size]]]:
+        """By node: which of `running` holds what of it."""
+        found: list[list[tuple[int, Size]]] = [[] for _ in self.nodes]
+        for place, running in enumerate(self.running):
+            for name, size in running.nodes:
+                if name in self.index:
+                    found[self.index[name]].append((place, size))
+        return found
+
+    def end_s(self, place: int) -> int:
+        """When what runs has left its room at the latest, or `UNKNOWN`."""
+        if place not in self._ends:
+            self._ends[place] = self.running[place].ends_at_s(self.now_s)
+        return self._ends[place]
+
     def stop_order(self, place: int) -> tuple[bool, int, str]:
         """Those in their first ten minutes last, then the youngest first: the least work is lost."""
         one = self.running[place]
@@ -117,7 +129,7 @@ class Room:
         running = self.running[place]
         self.low.remove(place)
         self._is_low.remove(place)
-        self.ends[place] = self.now_s + running.grace_s
+        self._ends[place] = self.now_s + running.grace_s
         for name, size in running.nodes:
             if (i := self.index.get(name)) is not None:
                 self.low_on[i] = add(self.low_on[i], size, -1)
@@ -191,7 +203,7 @@ class Room:
         ends = []
         for place, size in self.pieces[i]:
             if place not in self._is_low:
-                ends.append((self.ends[place], size))
+                ends.append((self.end_s(place), size))
         if self.claimed.get(i, owner) != owner:
             until_s, ends_s, size = self.coming[i]
             found = add(found, size, -1)

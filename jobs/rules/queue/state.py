@@ -152,6 +152,7 @@ class NamespaceState:
         hard: its quota.
         left: of the quota, less what normal and high hold; may be negative.
         low_left: of the quota and what `low` may borrow, less what all hold.
+        held: by its normal and high workloads.
         usage: its average dominant share, in parts of `order.WHOLE`.
         admitted: of the last QUEUE_AGING: when, and the dominant share that it asked for.
     """
@@ -161,6 +162,7 @@ class NamespaceState:
     hard: Size = UNLIMITED
     left: Size = UNLIMITED
     low_left: Size = UNLIMITED
+    held: Size = NOTHING
     weight: int = 1
     usage: int = 0
     admitted: tuple[tuple[int, int], ...] = ()

@@ -352,6 +352,7 @@ class World:
                     hard=as_size(self.quotas[name]),
                     left=as_size(plus(self.quotas[name], self.held(name, with_low=False), -1)),
                     low_left=as_size(plus(self.ceiling(name), self.held(name, with_low=True), -1)),
+                    held=as_size(self.held(name, with_low=False)),
                     admitted=tuple(self.admissions[name]),
                 )
                 for name, team in NAMESPACES.items()
