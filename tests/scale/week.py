@@ -137,6 +137,7 @@ class Week:
         self._usage = [0] * PEOPLE
         self._usage_at_s = 0
         self._held = [NOTHING] * PEOPLE
+        self._shares = [0] * PEOPLE
         self._admitted: list[list[tuple[int, int]]] = [[] for _ in range(PEOPLE)]
         self._reservations: tuple[Reservation, ...] = ()
         self._claims: tuple[NodeClaim, ...] = ()
@@ -187,18 +188,22 @@ class Week:
             self._nodes[node] = replace(self._nodes[node], free=add(self._nodes[node].free, size))
         self._count(-one.gpus)
         if not one.is_low:
-            self._age_usage()
-            self._held[one.person] = add(self._held[one.person], running.total, -1)
+            self._hold(one.person, running.total, -1)
         if running.is_being_stopped:
             self._left_s[name] -= running.gone_by_s - running.admitted_at_s
             self._submit(name)
+
+    def _hold(self, person: int, amount: Size, times: int) -> None:
+        self._age_usage()
+        self._held[person] = add(self._held[person], amount, times)
+        self._shares[person] = dominant_share(self._held[person], CAPACITY)
 
     def _age_usage(self) -> None:
         elapsed_s = self._now_s - self._usage_at_s
         if elapsed_s:
             self._usage = [
-                usage_after(usage, dominant_share(held, CAPACITY), elapsed_s)
-                for usage, held in zip(self._usage, self._held, strict=True)
+                usage_after(usage, share, elapsed_s)
+                for usage, share in zip(self._usage, self._shares, strict=True)
             ]
             self._usage_at_s = self._now_s
 
@@ -276,8 +281,7 @@ class Week:
         )
         self._count(one.gpus)
         if not one.is_low:
-            self._age_usage()
-            self._held[one.person] = add(self._held[one.person], total)
+            self._hold(one.person, total, 1)
             kept = [
                 entry
                 for entry in self._admitted[one.person]

@@ -28,11 +28,10 @@ _SCALE = 10**6  # so that a share divided by a weight keeps its digits
 
 def dominant_share(held: Size, capacity: Size) -> int:
     """The largest part of GPUs, CPU or memory, in parts of `WHOLE`."""
-    share = 0
-    for have, of in zip(held[:3], capacity[:3], strict=True):
-        if have > 0 and of > 0:
-            share = max(share, have * WHOLE // of)
-    return share
+    gpus = held[0] * WHOLE // capacity[0] if capacity[0] else 0
+    cpu = held[1] * WHOLE // capacity[1] if capacity[1] else 0
+    memory = held[2] * WHOLE // capacity[2] if capacity[2] else 0
+    return max(gpus, cpu, memory)
 
 
 def usage_after(usage: int, held: int, elapsed_s: int) -> int:
