@@ -67,6 +67,7 @@ class Room:
         self.index = {node.name: i for i, node in enumerate(state.nodes)}
         self.free = [node.free for node in state.nodes]
         self._ends: dict[int, int] = {}
+        self._changes: dict[tuple[int, str], tuple[Size, list[tuple[int, Size]]]] = {}
         # `low` that nobody has told to end, in the order in which it is chosen.
         self.low = sorted(
             (i for i, one in enumerate(state.running) if one.is_low and not one.is_being_stopped),
@@ -127,6 +128,7 @@ class Room:
     def stop(self, place: int) -> None:
         """It is told to end."""
         running = self.running[place]
+        self._changes.clear()
         self.low.remove(place)
         self._is_low.remove(place)
         self._ends[place] = self.now_s + running.grace_s
@@ -144,6 +146,7 @@ class Room:
     def claim(self, claim: NodeClaim, ends_s: int) -> None:
         """Nobody but its owner starts there, who is gone by `ends_s`."""
         self._owners.add(claim.workload_id)
+        self._changes.clear()
         for i, size in self.by_index(claim.room).items():
             self.claimed[i] = claim.workload_id
             self.coming[i] = (claim.until_s, ends_s, size)
@@ -168,6 +171,7 @@ class Room:
     def release(self, owner: str) -> None:
         """Its claim and its reservation end."""
         self._owners.discard(owner)
+        self._changes.clear()
         for i in [i for i, one in self.claimed.items() if one == owner]:
             del self.claimed[i], self.coming[i]
             self._refile(i)
@@ -199,6 +203,8 @@ class Room:
 
     def changes(self, i: int, owner: str) -> tuple[Size, list[tuple[int, Size]]]:
         """What is free of a node without `low`, and what comes free when, soonest first."""
+        if (known := self._changes.get((i, owner))) is not None:
+            return known
         found = add(self.free[i], self.low_on.get(i, NOTHING))
         ends = []
         for place, size in self.pieces[i]:
@@ -211,7 +217,8 @@ class Room:
             # Beside its owner there is room when the claim has ended, and none before.
             ends.append((until_s + 1, add(found, _CLOSED, -1)))
             found = _CLOSED
-        return found, sorted(ends)
+        self._changes[i, owner] = found, sorted(ends)
+        return self._changes[i, owner]
 
     def free_at(self, i: int, owner: str, at_s: int) -> Size:
         """What is free of a node when all that ends by then has, and all `low` is gone."""
@@ -343,6 +350,7 @@ class Room:
         plain = self._plain[self.nodes[i].pool]
         key = (*self.free[i][:2], i)
         place = bisect_left(plain, key)
+        self._changes.clear()
         self.free[i] = free
         if place < len(plain) and plain[place] == key:
             del plain[place]

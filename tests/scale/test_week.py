@@ -1,0 +1,18 @@
+"""The simulated week holds its bounds, for one seed; others by hand: `python -m tests.scale.week SEED ...`."""
+
+from tests.scale.week import WEEK_S, quantile, simulate, trace
+
+SEED = 3
+
+
+def test_the_queue_keeps_use_and_small_waits_and_large_ones_start() -> None:
+    submits = trace(SEED)
+    queue, alone, fifo = (simulate(submits, name) for name in ("queue", "fair share alone", "fifo"))
+    for one in (queue, alone, fifo):
+        assert len(one.waits) == len(submits), "each training has started"
+    assert queue.use >= alone.use - 0.01
+    assert queue.use > fifo.use
+    assert quantile(queue.of("1-4"), 0.95) < 600
+    assert max(queue.of("64-128")) <= 0.6 * max(alone.of("64-128")) < WEEK_S
+    assert queue.moved == []
+    assert queue.ended == []
