@@ -31,7 +31,7 @@ from jobs.rules.queue.state import (
     QueueRules,
     QueueState,
     Reservation,
-    RoleRequest,
+    RoleReplicas,
     RunningWorkload,
     Size,
     add,
@@ -171,7 +171,7 @@ class Week:
     def _submit(self, name: str) -> None:
         one = self._submits[int(name)]
         each = min(one.gpus, GPUS)
-        role = RoleRequest(one.gpus // each, add((0, 0, 0, 1, 0), GPU, each))
+        role = RoleReplicas(one.gpus // each, add((0, 0, 0, 1, 0), GPU, each))
         self._queued[name] = QueuedWorkload(
             name,
             f"person{one.person}",

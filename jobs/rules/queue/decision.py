@@ -63,6 +63,7 @@ class _Look:
         self._started: set[str] = set()
         self._pods = state.pods_started
         self._is_full = False
+        self._considered: set[str] = set()  # pools whose first in line has been found
         self._found = Decided()
 
     @cached_property
@@ -175,10 +176,10 @@ class _Look:
         normal = [
             place for place in self._of[owner.namespace] if not self._state.running[place].is_low
         ]
-        for place in sorted(normal, key=self._room.end_s):
-            if not lacking(free, wanted) or self._room.end_s(place) == UNKNOWN:
+        for place in sorted(normal, key=self._room.ends.__getitem__):
+            if not lacking(free, wanted) or self._room.ends[place] == UNKNOWN:
                 break
-            at_s = self._room.end_s(place)
+            at_s = self._room.ends[place]
             free = add(free, self._state.running[place].total)
         return UNKNOWN if lacking(free, wanted) else at_s
 
@@ -202,7 +203,9 @@ class _Look:
     def _start_on_own(self, owner: QueuedWorkload) -> None:
         """The owner of a claim or reservation starts when its own nodes have room for all of it."""
         name = owner.workload_id
-        if name in self._started or self._is_over(owner):
+        if self._is_over(owner):
+            self._is_full = True
+        if name in self._started or self._is_full:
             return
         if self._quota_lacks(owner) or lacking(
             self._ceiling(owner), self._totals[owner.workload_id]
@@ -295,15 +298,13 @@ class _Look:
         """Whether this look has done enough; a training larger than the limit starts alone."""
         done = len(self._found.starts) + len(self._found.preemptions)
         pods = self._pods + self._totals[queued.workload_id][3]
-        if done >= self._rules.most or (self._pods and pods > self._rules.most_pods):
-            self._is_full = True
-        return self._is_full
+        return done >= self._rules.most or bool(self._pods and pods > self._rules.most_pods)
 
     def _pass(self) -> bool:
         """Asks everyone once; whether another pass may find more."""
         is_released = False
         blocked: dict[tuple[str, bool], list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
-        considered: set[str] = set()  # pools whose first in line was found
+        self._considered = self._reserved_pools()
         for queued in self._order:
             name = queued.workload_id
             if name in self._started:
@@ -325,6 +326,7 @@ class _Look:
                 self._found.why[name] = Why("quota", lacks)
                 continue
             if self._is_over(queued):
+                self._is_full = True
                 return False
             has_ceiling = not lacking(self._ceiling(queued), amount)
             taken = None
@@ -338,23 +340,22 @@ class _Look:
                 continue
             self._found.why[name] = Why("nodes")
             if has_ceiling and queued.priority != LOW and self._rules.reserves:
-                self._reserve(queued, considered)
+                self._reserve(queued)
         return is_released
 
-    def _reserve(self, queued: QueuedWorkload, considered: set[str]) -> None:
+    def _reserve(self, queued: QueuedWorkload) -> None:
         if queued.workload_id in self._reservations:
             return
         kept = self._kept_from(queued, for_good=True)
         if lacking(add(self._left[queued.namespace], kept, -1), self._totals[queued.workload_id]):
             return
-        considered |= self._reserved_pools()
-        if self._pools_of(queued) <= considered:
+        if self._pools_of(queued) <= self._considered:
             return
-        best = self._best_plan(queued, considered)
+        best = self._best_plan(queued, self._considered)
         if best is None:  # not even empty nodes would do
             return
         starts_at_s, taken = best
-        considered |= self._pools_of(queued)
+        self._considered |= self._pools_of(queued)
         if starts_at_s == UNKNOWN and not self._order.ages_at_s(queued) <= self._now_s:
             return
         found = Reservation(queued.workload_id, self._room.names(taken), starts_at_s)
@@ -388,7 +389,7 @@ class _Look:
         ceiling = self._ceiling(queued)
         for place in self._of[queued.namespace]:
             running = self._state.running[place]
-            if self._is_ending(running) or self._room.end_s(place) <= at_s:
+            if self._is_ending(running) or self._room.ends[place] <= at_s:
                 ceiling = add(ceiling, running.total)
         wanted = self._totals[queued.workload_id]
         lacks = tuple(max(0, wanted[r] - ceiling[r]) if wanted[r] > 0 else 0 for r in range(5))
@@ -409,11 +410,11 @@ class _Look:
     ) -> None:
         """The nodes are a claim until a minute after the last grace, of those that end already too."""
         ends = [
-            self._room.end_s(i) for i, one in enumerate(self._state.running) if self._is_ending(one)
+            self._room.ends[i] for i, one in enumerate(self._state.running) if self._is_ending(one)
         ]
         for place in victims:
             self._stop(place, queued.workload_id)
-            ends.append(self._room.end_s(place))
+            ends.append(self._room.ends[place])
         known = [end_s for end_s in ends if end_s != UNKNOWN]
         until_s = max([self._now_s, at_s, *known]) + GONE_S
         self._keep_claim(NodeClaim(queued.workload_id, self._room.names(wanted), until_s), queued)

@@ -6,7 +6,7 @@ https://doi.org/10.1007/3-540-60153-8_35), with deadlines for run times and one 
 
 from collections.abc import Sequence
 
-from jobs.rules.queue.room import Group, Room, Taken, fits, take
+from jobs.rules.queue.room import Group, Room, Taken, fits, taking
 from jobs.rules.queue.state import (
     NOTHING,
     UNKNOWN,
@@ -65,7 +65,7 @@ def plan(
             return None
         chosen = sorted(found)[:count]
         latest = max(latest, chosen[-1][0])
-        take(taken, ((i, 1) for _, _, _, i in chosen), each, count)
+        taken = taking(taken, ((i, 1) for _, _, _, i in chosen), each, count)
     return latest, taken
 
 
@@ -189,12 +189,12 @@ class Preempting:
                     )
                     later.append((young, len(gone), i, places))
             lacks = count - sum(places for _, places in now)
-            take(taken, now, each, count)
+            taken = taking(taken, now, each, count)
             if lacks > 0:
                 later.sort()
                 already = dict(now)
                 more = [(i, places - already.get(i, 0)) for _, _, i, places in later]
                 if sum(places for _, places in more) < lacks:
                     return None
-                take(taken, more, each, lacks)
+                taken = taking(taken, more, each, lacks)
         return taken

@@ -140,14 +140,13 @@ def _merged(
 ) -> Iterator[QueuedWorkload]:
     """The least share first, equal ones by the ages of their members, each group in its own order."""
     places = {
-        name: sorted(((one.queued_at_s, one.workload_id) for one in group), reverse=True)
+        name: iter(sorted((one.queued_at_s, one.workload_id) for one in group))
         for name, group in members.items()
     }
-    heap = [(share_of(name), ages.pop(), name) for name, ages in places.items()]
+    heap = [(share_of(name), next(ages), name) for name, ages in places.items()]
     heapq.heapify(heap)
     while heap:
         _, _, name = heapq.heappop(heap)
         yield next(inside[name])
-        # Only now: by then its share may have grown.
-        if ages := places[name]:
-            heapq.heappush(heap, (share_of(name), ages.pop(), name))
+        if (age := next(places[name], None)) is not None:
+            heapq.heappush(heap, (share_of(name), age, name))  # its share may have grown by now

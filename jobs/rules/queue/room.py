@@ -66,8 +66,6 @@ class Room:
         self.running = state.running
         self.index = {node.name: i for i, node in enumerate(state.nodes)}
         self.free = [node.free for node in state.nodes]
-        self._ends: dict[int, int] = {}
-        self._changes: dict[tuple[int, str], tuple[Size, list[tuple[int, Size]]]] = {}
         # `low` that nobody has told to end, in the order in which it is chosen.
         self.low = sorted(
             (i for i, one in enumerate(state.running) if one.is_low and not one.is_being_stopped),
@@ -110,11 +108,10 @@ class Room:
                     found[self.index[name]].append((place, size))
         return found
 
-    def end_s(self, place: int) -> int:
-        """When what runs has left its room at the latest, or `UNKNOWN`."""
-        if place not in self._ends:
-            self._ends[place] = self.running[place].ends_at_s(self.now_s)
-        return self._ends[place]
+    @cached_property
+    def ends(self) -> list[int]:
+        """When each of `running` has left its room at the latest, or `UNKNOWN`."""
+        return [running.ends_at_s(self.now_s) for running in self.running]
 
     def stop_order(self, place: int) -> tuple[bool, int, str]:
         """Those in their first ten minutes last, then the youngest first: the least work is lost."""
@@ -128,10 +125,9 @@ class Room:
     def stop(self, place: int) -> None:
         """It is told to end."""
         running = self.running[place]
-        self._changes.clear()
         self.low.remove(place)
         self._is_low.remove(place)
-        self._ends[place] = self.now_s + running.grace_s
+        self.ends[place] = self.now_s + running.grace_s
         for name, size in running.nodes:
             if (i := self.index.get(name)) is not None:
                 self.low_on[i] = add(self.low_on[i], size, -1)
@@ -146,7 +142,6 @@ class Room:
     def claim(self, claim: NodeClaim, ends_s: int) -> None:
         """Nobody but its owner starts there, who is gone by `ends_s`."""
         self._owners.add(claim.workload_id)
-        self._changes.clear()
         for i, size in self.by_index(claim.room).items():
             self.claimed[i] = claim.workload_id
             self.coming[i] = (claim.until_s, ends_s, size)
@@ -171,7 +166,6 @@ class Room:
     def release(self, owner: str) -> None:
         """Its claim and its reservation end."""
         self._owners.discard(owner)
-        self._changes.clear()
         for i in [i for i, one in self.claimed.items() if one == owner]:
             del self.claimed[i], self.coming[i]
             self._refile(i)
@@ -203,13 +197,11 @@ class Room:
 
     def changes(self, i: int, owner: str) -> tuple[Size, list[tuple[int, Size]]]:
         """What is free of a node without `low`, and what comes free when, soonest first."""
-        if (known := self._changes.get((i, owner))) is not None:
-            return known
         found = add(self.free[i], self.low_on.get(i, NOTHING))
         ends = []
         for place, size in self.pieces[i]:
             if place not in self._is_low:
-                ends.append((self.end_s(place), size))
+                ends.append((self.ends[place], size))
         if self.claimed.get(i, owner) != owner:
             until_s, ends_s, size = self.coming[i]
             found = add(found, size, -1)
@@ -217,8 +209,7 @@ class Room:
             # Beside its owner there is room when the claim has ended, and none before.
             ends.append((until_s + 1, add(found, _CLOSED, -1)))
             found = _CLOSED
-        self._changes[i, owner] = found, sorted(ends)
-        return self._changes[i, owner]
+        return found, sorted(ends)
 
     def free_at(self, i: int, owner: str, at_s: int) -> Size:
         """What is free of a node when all that ends by then has, and all `low` is gone."""
@@ -312,7 +303,7 @@ class Room:
                 return None
             if not is_any:
                 found = self._placed(found, count, queued.placement)
-            take(taken, found, each, count)
+            taken = taking(taken, found, each, count)
         return taken
 
     def _placed(
@@ -350,7 +341,6 @@ class Room:
         plain = self._plain[self.nodes[i].pool]
         key = (*self.free[i][:2], i)
         place = bisect_left(plain, key)
-        self._changes.clear()
         self.free[i] = free
         if place < len(plain) and plain[place] == key:
             del plain[place]
@@ -395,11 +385,13 @@ class Room:
             self._failed[view].append(groups[0][:2])
 
 
-def take(taken: Taken, found: Iterable[tuple[int, int]], each: Size, count: int) -> None:
-    """Adds `count` replicas to `taken`, on nodes in this order, with so many places each."""
+def taking(taken: Taken, found: Iterable[tuple[int, int]], each: Size, count: int) -> Taken:
+    """`taken` and `count` replicas more, on nodes in this order, with so many places each."""
+    more = dict(taken)
     for i, places in found:
         if count <= 0:
-            return
+            break
         here = min(places, count)
-        taken[i] = add(taken.get(i, NOTHING), each, here)
+        more[i] = add(more.get(i, NOTHING), each, here)
         count -= here
+    return more

@@ -101,7 +101,7 @@ class RunningWorkload:
 
 
 @dataclass(frozen=True, slots=True)
-class RoleRequest:
+class RoleReplicas:
     """`count` equal replicas; `pool` where the role names one of its own, else the workload's."""
 
     count: int
@@ -125,7 +125,7 @@ class QueuedWorkload:
     workload_id: str
     namespace: str
     queued_at_s: int
-    roles: tuple[RoleRequest, ...]
+    roles: tuple[RoleReplicas, ...]
     pools: tuple[str, ...] = ("default",)
     priority: int = NORMAL
     rank: int = 0

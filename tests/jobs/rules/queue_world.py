@@ -22,7 +22,7 @@ from jobs.rules.queue.state import (
     QueueRules,
     QueueState,
     Reservation,
-    RoleRequest,
+    RoleReplicas,
     RunningWorkload,
     TeamState,
 )
@@ -334,7 +334,7 @@ class World:
                     work.name,
                     work.namespace,
                     work.queued_s,
-                    tuple(RoleRequest(count, as_size(each)) for count, each in work.roles),
+                    tuple(RoleReplicas(count, as_size(each)) for count, each in work.roles),
                     work.pools,
                     work.priority,
                     work.rank,

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from jobs.rules.queue import decision, keeping, room
+from jobs.rules.queue import decision, room
 from jobs.rules.queue.decision import _Look
 from jobs.rules.queue.order import QueueOrder, dominant_share, usage_after
 from jobs.rules.queue.room import Room
@@ -29,7 +29,7 @@ from jobs.rules.queue.state import (
     QueuedWorkload,
     QueueRules,
     QueueState,
-    RoleRequest,
+    RoleReplicas,
     TeamState,
 )
 from tests.jobs.rules.queue_judge import judge
@@ -81,18 +81,18 @@ def _all_are_low() -> Callable[..., None]:
     return wrong
 
 
-def _one_less(taken: dict, found: Any, each: Any, count: int) -> None:
-    keeping_take(taken, found, each, max(1, count - 1))
+def _one_less(taken: dict, found: Any, each: Any, count: int) -> dict:
+    return taking(taken, found, each, max(1, count - 1))
 
 
 def _sometimes_none(self: Room, queued: QueuedWorkload, *more: Any) -> Any:
     return None if queued.workload_id.endswith("7") else pack(self, queued, *more)
 
 
-keeping_take, pack, fits = keeping.take, Room.pack, room.fits
+taking, pack, fits = room.taking, Room.pack, room.fits
 MISTAKES: dict[str, tuple[str, Any, str, Any]] = {
     "one too many on a node": ("nodes", room, "fits", lambda *sizes: fits(*sizes) + 1),
-    "a replica is forgotten": ("whole", room, "take", _one_less),
+    "a replica is forgotten": ("whole", room, "taking", _one_less),
     "nodes of other pools": ("pools", Room, "candidates", lambda self, *_: range(len(self.nodes))),
     "closed nodes are open": ("closed nodes", Room, "__init__", _every_node({"is_open": True})),
     "holds are not seen": ("held nodes", Room, "__init__", _every_node({"hold_from_s": UNKNOWN})),
@@ -133,7 +133,7 @@ def test_the_judge_sees_a_mistake(mistake: str, monkeypatch: pytest.MonkeyPatch)
 # --- the order ---
 PEOPLE = {"ada": "red", "bob": "red", "eve": "blue", "kim": "kim"}
 CAPACITY = (100, 100_000, 100 * 2**30, 1000, 0)
-one_each = (RoleRequest(1, (1, 1000, 2**30, 1, 0)),)
+one_each = (RoleReplicas(1, (1, 1000, 2**30, 1, 0)),)
 lines = st.lists(
     st.builds(
         lambda person, at_s, priority, rank: (person, at_s, priority, rank),
