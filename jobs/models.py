@@ -122,6 +122,9 @@ class Workload(models.Model):
     requeued_count = models.IntegerField(default=0)
     not_before = models.DateTimeField(null=True)  # back-off after a withdrawal
     admitted_at = models.DateTimeField(null=True)
+    # Fixed at admission: its room is free then at the latest. Null: it has no deadline, or an earlier
+    # version admitted it.
+    ends_by = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)  # first time that all of it ran, or answered
     deciders_ended_at = models.DateTimeField(null=True)  # when the deciding replicas ended
     finished_at = models.DateTimeField(null=True)
@@ -151,6 +154,7 @@ class Workload(models.Model):
             models.Index(fields=["kind", "-queued_at"], name="workloads_of_kind"),
             models.Index(fields=["state", "queued_at"], name="workloads_by_state"),
             models.Index(fields=["id"], name="workloads_with_work", condition=WITH_WORK),
+            models.Index(fields=["admitted_at"], name="workloads_by_admission"),
         ]
 
     def __str__(self) -> str:
@@ -261,6 +265,26 @@ class Attempt(models.Model):
 
     def __str__(self) -> str:
         return f"attempt {self.number}"
+
+
+class NodeReservation(models.Model):
+    """Room on nodes that is kept for a workload in the queue, the first of those that lack only nodes."""
+
+    # Without a constraint in the database: the version before this table may delete workloads.
+    workload = models.OneToOneField(
+        Workload,
+        on_delete=models.CASCADE,
+        primary_key=True,
+        related_name="reservation",
+        db_constraint=False,
+    )
+    # [[node, [GPUs, CPU in millicores, memory in bytes, pods, NodePorts]]]: what it needs of each.
+    room = models.JSONField()
+    # It starts then at the latest; null: what runs there has no deadline.
+    starts_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{len(self.room)} nodes"
 
 
 class WorkloadEvent(models.Model):

@@ -1,6 +1,6 @@
 """What of a workload's row only calls need: its manifests, and its part of the object store. Blocking, as the database is."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from jobs.archive import archive_prefix
@@ -43,7 +43,9 @@ def load_prefix(row: WorkloadRow) -> str:
     return archive_prefix(Workload.objects.only("tenant").get(pk=row.id))
 
 
-def render(workload_id: UUID, attempt: int | None, deadline_s: int | None) -> list[Object]:
+def render(
+    workload_id: UUID, attempt: int | None, deadline_s: int | None, avoided_nodes: Collection[str]
+) -> list[Object]:
     """The manifests of an attempt (None: the one in the row). See `WorkloadKind.render`.
 
     Raises:
@@ -51,7 +53,8 @@ def render(workload_id: UUID, attempt: int | None, deadline_s: int | None) -> li
         ConfigurationError, ValueError: it cannot be rendered.
     """
     workload = _whole(workload_id)
-    return KINDS[workload.kind].render(workload, attempt or workload.attempt, deadline_s)
+    render_it = KINDS[workload.kind].render
+    return render_it(workload, attempt or workload.attempt, deadline_s, avoided_nodes)
 
 
 def _whole(pk: UUID | str) -> Workload:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from jobs.engine.admission import AdmissionPass, node_ports
+from jobs.engine.admission import AdmissionPass
+from jobs.engine.capacity import node_ports
 from jobs.engine.controller import Controller
 from jobs.engine.health import HealthReporter
 from jobs.engine.nodes import NodesPass

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
-from jobs.engine.admission import amount_of, is_ready
+from jobs.engine.capacity import amount_of, is_ready
 from jobs.kinds.observe import gpu_indices
 from jobs.leader.lease import Lease
 from jobs.models import Node

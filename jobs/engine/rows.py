@@ -7,8 +7,9 @@ from uuid import UUID
 
 from jobs.kinds.plan import EventNote, Plan
 from jobs.kinds.state import LoadedRow
-from jobs.rules.admission import ReplicaRequest
-from jobs.rules.queue import Queued
+from jobs.rules.admission import Amount, ReplicaRequest
+from jobs.rules.queue.look import Queued
+from jobs.rules.queue.state import Reservation
 
 # What people want of a workload and of its tenant; compared only, to see whether it changed.
 Intent = tuple[str, ...]
@@ -73,12 +74,21 @@ class ChangedRow:
 # --- the queue ---
 @dataclass(frozen=True)
 class Admitted:
-    """An admitted workload: how many replicas of each role should have a pod now."""
+    """An admitted workload: how many replicas of each role should have a pod now.
+
+    Attributes:
+        ends_by: its room is free then at the latest; None: it has no deadline.
+        gone_by: while it is being stopped, when its grace is over; else None.
+    """
 
     workload_id: str
+    tenant_id: str
     namespace: str
     requests: tuple[ReplicaRequest, ...]
     ended: Mapping[str, int]
+    admitted_at: datetime | None = None
+    ends_by: datetime | None = None
+    gone_by: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -89,12 +99,20 @@ class TenantQueue:
     namespace: str
     closed: str
     is_active: bool
+    by_weight: bool
 
 
 @dataclass(frozen=True)
 class Queue:
-    """What the database knows."""
+    """What the database knows.
+
+    Attributes:
+        reservations: those of the last look.
+        recent: by tenant: when something was admitted in the last hours, and what that asked for.
+    """
 
     queued: tuple[Queued, ...]
     admitted: tuple[Admitted, ...]
     tenants: tuple[TenantQueue, ...]
+    reservations: tuple[Reservation, ...] = ()
+    recent: Mapping[str, Sequence[tuple[datetime, Amount]]] = field(default_factory=dict)

@@ -4,7 +4,7 @@ Writes are made inside `Lease.commit` only, one transaction per tick, and only w
 """
 
 import logging
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import starmap
@@ -16,17 +16,14 @@ from django.db.models import F, Model, Q, QuerySet
 from django.db.models.fields.json import KT, KeyTransform
 from django.db.models.lookups import IsNull
 
-from jobs.engine import manifests
+from jobs.engine import manifests, reservations
 from jobs.engine.event_rows import save_events
 from jobs.engine.rows import (
-    Admitted,
     Change,
     ChangedRow,
     EventRow,
     Intent,
     Loaded,
-    Queue,
-    TenantQueue,
     own_event,
 )
 from jobs.kinds import notes
@@ -42,20 +39,16 @@ from jobs.kinds.state import (
     WorkloadRow,
 )
 from jobs.models import WITH_WORK, Attempt, Replica, ReplicaArchive, Workload
-from jobs.rules.queue import Queued
 from jobs.rules.reasons import Reason
 from jobs.rules.requests import at_once, indexes_of
 from jobs.rules.states import (
-    FINAL_REPLICA_STATES,
     FINAL_STATES,
-    HOLDING_STATES,
     Desired,
     ReplicaState,
     WorkloadState,
 )
 from portal import quantity
 from portal.cluster.manifests import Object
-from tenants.models import Tenant
 
 log = logging.getLogger(__name__)
 
@@ -73,12 +66,20 @@ _STATE = _REPLICA_VALUES.index("state")
 # What a `WorkloadRow` has just as its row does.
 _AS_STORED = (
     *("image", "queued_at", "generation", "observed_generation", "desired", "stop_reason"),
-    *("stopped_by", "attempt", "requeued_count", "not_before", "admitted_at", "started_at"),
-    *("deciders_ended_at", "finished_at", "has_plan", "root_uid", "cleaned_at", "node_port"),
+    *("stopped_by", "attempt", "requeued_count", "not_before", "admitted_at", "ends_by"),
+    *(
+        "started_at",
+        "deciders_ended_at",
+        "finished_at",
+        "has_plan",
+        "root_uid",
+        "cleaned_at",
+        "node_port",
+    ),
     "event_files",
 )
 # In the queue, where it may stay; that another start was asked for is noticed by planning first.
-_IS_QUEUED = Q(state=WorkloadState.QUEUED, desired=Desired.RUN, observed_generation=F("generation"))
+IS_QUEUED = Q(state=WorkloadState.QUEUED, desired=Desired.RUN, observed_generation=F("generation"))
 T = TypeVar("T")
 
 
@@ -184,14 +185,14 @@ def _row_of(workload: Any) -> WorkloadRow:
         tenant_closed=workload.tenant.closed,
         is_owner_active=workload.owner.is_active,
         state=WorkloadState(workload.state),
-        reason=_reason_in(workload),
+        reason=reason_in(workload),
         notes=notes.load(workload.notes),
         steps=startup.load(workload.steps),
         **{name: getattr(workload, name) for name in _AS_STORED},
     )
 
 
-def _reason_in(workload: Workload) -> Reason:
+def reason_in(workload: Workload) -> Reason:
     return Reason(workload.reason_code, workload.reason_text, workload.reason_next_step)
 
 
@@ -219,70 +220,7 @@ def _archive_row(role: str, index: int, attempt: int, *rest: Any) -> ArchiveRow:
 
 
 # --- the queue ---
-def read_queue() -> Queue:
-    """The queue, and what has been admitted."""
-    columns = ("kind", "name", "replicas", "queued_at", "not_before", "tenant")
-    shown = ("reason_code", "reason_text", "reason_next_step")
-    whose = ("tenant__namespace", "tenant__state", "tenant__desired")
-    rows = Workload.objects.filter(_IS_QUEUED).select_related("tenant")
-    found = list(rows.only(*columns, *shown, *whose))
-    tenants = {one.tenant_id: one.tenant for one in found}
-    return Queue(
-        queued=tuple(_readable(found, _in_queue)),
-        admitted=tuple(_read_admitted()) if found else (),
-        tenants=tuple(
-            TenantQueue(
-                str(pk), tenant.namespace, tenant.closed, tenant.state == Tenant.State.ACTIVE
-            )
-            for pk, tenant in tenants.items()
-        ),
-    )
-
-
-def _in_queue(workload: Workload) -> Queued:
-    return Queued(
-        workload_id=str(workload.pk),
-        tenant_id=str(workload.tenant_id),
-        name=workload.name,
-        queued_at=workload.queued_at,
-        requests=KINDS[workload.kind].requests(workload.replicas),
-        not_before=workload.not_before,
-        shown=_reason_in(workload),
-    )
-
-
-def _read_admitted() -> Iterator[Admitted]:
-    """Workloads that hold room, or are about to."""
-    # What is stopping gets no more pods than it has, and these are counted themselves.
-    holding = HOLDING_STATES - {WorkloadState.STOPPING}
-    rows = Workload.objects.filter(state__in=holding)
-    columns = ("kind", "state", "replicas", "attempt", "tenant__namespace")
-    teardown = KT("notes__teardown")
-    found = list(rows.select_related("tenant").only(*columns).annotate(teardown=teardown))
-    ended: dict[UUID, Counter[str]] = defaultdict(Counter)
-    over = Replica.objects.filter(
-        # Between two attempts all have ended, and all of them will want their room again.
-        workload__in=[one.pk for one in found if one.state != WorkloadState.RESTARTING],
-        attempt=F("workload__attempt"),
-        # One that has failed is made again, or ends the attempt.
-        state__in=FINAL_REPLICA_STATES - {ReplicaState.FAILED},
-    )
-    for pk, role in over.order_by().values_list("workload_id", "role"):
-        ended[pk][role] += 1
-
-    def held(workload: Any) -> Admitted:
-        is_held = notes.holds_room(workload.teardown or "")
-        requests = KINDS[workload.kind].requests(workload.replicas) if is_held else ()
-        # Of an array others take the room of those that have ended, until all have begun.
-        counts = Counter(ended[workload.pk])
-        for role, asked in workload.replicas.items():
-            counts[role] = max(0, counts[role] - len(indexes_of(asked)) + at_once(asked))
-        return Admitted(str(workload.pk), workload.tenant.namespace, requests, +counts)
-
-    return _readable(found, held)
-
-
-def _readable(found: Iterable[Workload], read: Callable[[Workload], T]) -> Iterator[T]:
+def readable(found: Iterable[Workload], read: Callable[[Workload], T]) -> Iterator[T]:
     """What can be read of each; a broken row holds up nobody (the controller says so on it)."""
     for row in found:
         try:
@@ -293,8 +231,8 @@ def _readable(found: Iterable[Workload], read: Callable[[Workload], T]) -> Itera
 
 def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
     """Of these the rows that are in the queue, and may stay there; what cannot be read is left out."""
-    rows = _for_planning().filter(_IS_QUEUED, pk__in=ids)
-    return {UUID(row.id): row for row in _readable(rows, _row_of)}
+    rows = _for_planning().filter(IS_QUEUED, pk__in=ids)
+    return {UUID(row.id): row for row in readable(rows, _row_of)}
 
 
 def save_admission(change: Change, documents: Sequence[Object] | None) -> ChangedRow | None:
@@ -306,7 +244,7 @@ def save_admission(change: Change, documents: Sequence[Object] | None) -> Change
     columns = _columns_of(change.plan.columns)
     if documents is not None:
         columns["plan"] = documents
-    queued = Workload.objects.filter(_IS_QUEUED, pk=change.workload_id)
+    queued = Workload.objects.filter(IS_QUEUED, pk=change.workload_id)
     if not queued.update(revision=F("revision") + 1, **columns):
         return None
     [changed] = _changed_rows([change.workload_id])
@@ -367,7 +305,8 @@ def _write(changes: Sequence[Change]) -> list[ChangedRow]:
         columns = _columns_of(change.plan.columns)
         if change.plan.render:
             attempt, deadline_s = columns.get("attempt"), change.plan.deadline_s
-            columns["plan"] = manifests.render(change.workload_id, attempt, deadline_s)
+            avoided = reservations.avoided_nodes(change.workload_id)
+            columns["plan"] = manifests.render(change.workload_id, attempt, deadline_s, avoided)
         if columns:
             Workload.objects.filter(pk=change.workload_id).update(**columns)
     ids = [change.workload_id for change in kept]

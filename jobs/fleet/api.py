@@ -143,7 +143,7 @@ class NodeListView(APIView):
 
 
 class PlaceSerializer(serializers.Serializer[Any]):
-    """One place in the queue; `position` counts within the tenant, first come, first served."""
+    """One place in the queue; `position` counts within the namespace, by age."""
 
     position = serializers.IntegerField()
     kind = serializers.ChoiceField(list(KINDS))

@@ -1,7 +1,7 @@
 """Who waits: workloads of all tenants that somebody may see, the longest first.
 
-Each tenant's queue goes first come, first served, whatever waits in it; so an entry is counted within
-the tenant. Four queries for one page, whatever the length of the queue.
+The oldest starts first, and a younger one before it only where that does not delay it; an entry is counted
+within its tenant, by age. Four queries for one page, whatever the length of the queue.
 """
 
 from collections import Counter

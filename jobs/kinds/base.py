@@ -29,10 +29,14 @@ from tenants.models import Tenant, User
 Observe = Callable[
     [ClusterCache, LoadedRow, CallResults, Sequence[PodFacts], Sequence[PodFacts]], Observed
 ]
-Render = Callable[[Workload, int, int | None], list[Object]]
+Render = Callable[[Workload, int, int | None, Collection[str]], list[Object]]
 Complete = Callable[[WorkloadRow, Object, Object | None], Object]
 RenderRescue = Callable[[Workload, int, Rescue], Object]
 _NOTHING = Amount()
+
+
+def _has_no_end(run_policy: Mapping[str, Any], topology: str, roles: Collection[str]) -> int | None:
+    return None
 
 
 def _is_its_own_root(kube_name: str, _topology: str, _roles: Collection[str]) -> str:
@@ -120,8 +124,10 @@ class WorkloadKind:
         read_pod: a pod by the names of its containers.
         observe: what the cache shows, with the pods that are there and those that were deleted.
         root_name: name of the root, of an attempt's NAME, the topology and the roles.
-        render: the manifests of an attempt, with so many seconds left of its deadline. Raises
-            ConfigurationError and ValueError when it cannot.
+        lasts_s: of the run policy, the topology and the roles, for how many seconds it may hold room once
+            it is admitted; None: as long as it likes.
+        render: the manifests of an attempt, with so many seconds left of its deadline, off nodes of these
+            names. Raises ConfigurationError and ValueError when it cannot.
         with_private: a stored document with what of the request is not stored in it.
         complete: that document as it is sent, with its owner (None: it has none) and its secrets.
         render_rescue: the pod that saves the log of a lost replica, in the latest attempt; None: nothing of
@@ -154,6 +160,7 @@ class WorkloadKind:
     read_pod: ReadPod
     observe: Observe
     root_name: Callable[[str, str, Collection[str]], str] = _is_its_own_root
+    lasts_s: Callable[[Mapping[str, Any], str, Collection[str]], int | None] = _has_no_end
     render: Render
     with_private: Callable[[Workload, Object], Object] = _as_stored
     complete: Complete

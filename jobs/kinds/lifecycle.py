@@ -17,7 +17,8 @@ from typing import ClassVar
 from jobs.kinds.plan import CreateAll, Plan, Sweep, Verify
 from jobs.kinds.planner import Planner, words_of
 from jobs.kinds.state import ObjectRef, Root
-from jobs.rules import conditions, patterns, queue, reasons
+from jobs.rules import conditions, patterns, reasons
+from jobs.rules.queue.look import backoff_s
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, IDLE_STATES, WorkloadState
 
@@ -263,7 +264,7 @@ class Lifecycle(Planner, ABC):
     def requeue(self, why: Reason) -> None:
         """Back in the queue, where it rests the longer the more often that has happened."""
         count = self.row.requeued_count + 1
-        not_before = self.now + timedelta(seconds=queue.backoff_s(count))
+        not_before = self.now + timedelta(seconds=backoff_s(count))
         self.set(
             requeued_count=count,
             not_before=not_before,

@@ -1,7 +1,7 @@
 """What the manifests of all kinds have in common. Pure, except for reading settings and names of secrets."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -43,6 +43,7 @@ class PodSettings:
     Attributes:
         account: ServiceAccount of the tenant's namespace; it may do nothing and has no token.
         node_selector: labels of the nodes that they run on.
+        avoided_nodes: names of nodes that are kept for others.
         secrets: those of the person, as they are at this moment.
     """
 
@@ -55,6 +56,7 @@ class PodSettings:
     bundle_bytes: int
     account: str = ACCOUNT
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    avoided_nodes: tuple[str, ...] = ()
     secrets: PodSecrets = field(default_factory=PodSecrets)
 
 
@@ -123,7 +125,11 @@ def named_secrets(documents: Iterable[Object], *, besides: str) -> set[str]:
 
 
 def pod_settings(
-    tenant: Tenant | None = None, uses: Mapping[str, str] | None = None, git: str = ""
+    tenant: Tenant | None = None,
+    uses: Mapping[str, str] | None = None,
+    git: str = "",
+    *,
+    avoided_nodes: Collection[str] = (),
 ) -> PodSettings:
     """The settings and secrets as they are now. One query.
 
@@ -131,6 +137,7 @@ def pod_settings(
         tenant: whose pods; None: nobody's.
         uses: name of a secret -> `env` or `files`; None: the pods need none.
         git: name of the secret that `fetch` needs for the code; empty: none.
+        avoided_nodes: names of nodes that are kept for others.
     """
     catalog = get_catalog()
     secrets = _pod_secrets(tenant, uses or {}, git) if tenant else PodSecrets()
@@ -145,6 +152,7 @@ def pod_settings(
         artifacts_bytes=settings.ARTIFACTS_MAX_BYTES,
         bundle_bytes=settings.BUNDLE_MAX_BYTES,
         node_selector=settings.NODE_SELECTOR,
+        avoided_nodes=tuple(avoided_nodes),
         secrets=secrets,
     )
 

@@ -115,6 +115,7 @@ class WorkloadRow:
         stopped_by: name of the person who asked for the stop, empty when it was the owner.
         tenant_closed: "", "suspended" or "deleting".
         is_owner_active: whether the owner may still sign in.
+        ends_by: its room is free then at the latest; None: it has no deadline.
         started_at: when all of it ran, or answered, for the first time.
         has_plan: whether the manifests of the current attempt have been rendered.
         deciders_ended_at: when the replicas that decide over a training had ended.
@@ -149,6 +150,7 @@ class WorkloadRow:
     requeued_count: int = 0
     not_before: datetime | None = None
     admitted_at: datetime | None = None
+    ends_by: datetime | None = None
     started_at: datetime | None = None
     deciders_ended_at: datetime | None = None
     finished_at: datetime | None = None

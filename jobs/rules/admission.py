@@ -5,8 +5,10 @@ queue. Packing is a guess about the scheduler (which also knows taints, affinity
 reconciler withdraws what was admitted and is then not placed.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from portal import quantity
@@ -176,6 +178,40 @@ class Fit:
 NOW = Fit("now")
 
 
+class KnownNodes:
+    """All nodes at one moment; what each request asks of them is counted once."""
+
+    def __init__(self, nodes: Sequence[NodeCapacity]) -> None:
+        self.all = sorted(nodes, key=_filling)
+
+    @cached_property
+    def whole(self) -> Amount:
+        """What all have, closed ones included."""
+        return _sum(node.allocatable for node in self.all)
+
+    @cached_property
+    def free(self) -> Amount:
+        """What is free on those that take pods."""
+        return _sum(node.free for node in self.all if node.is_open)
+
+    @cached_property
+    def closed_count(self) -> int:
+        return sum(not node.is_open for node in self.all)
+
+    @cached_property
+    def kinds(self) -> list[tuple[NodeCapacity, int]]:
+        """An empty node of each kind, and how many there are."""
+        counts = Counter((node.allocatable, node.only_gpu) for node in self.all)
+        return [
+            (NodeCapacity("", allocatable, allocatable, only_gpu=only_gpu), count)
+            for (allocatable, only_gpu), count in counts.items()
+        ]
+
+
+def _filling(node: NodeCapacity) -> tuple[int, int, str]:
+    return node.free.gpu, node.free.cpu, node.name
+
+
 def total_of(requests: Iterable[ReplicaRequest]) -> Amount:
     """All replicas of all roles together."""
     total = Amount()
@@ -229,15 +265,9 @@ def fit(
             looked at, and `now` becomes `later`).
         by_weight: the quota is a part of the cluster by weight; see `over_part`.
     """
-    placed = [replace(request, each=request.each.on_node) for request in requests]
-    part = over_part(requests, hard) if by_weight else None
-    for check in (
-        None if part else _over_quota(requests, hard),
-        _over_cluster(placed, nodes),
-        part,
-    ):
-        if check is not None:
-            return check
+    known = KnownNodes(nodes)
+    if found := find_too_large(requests, hard, known, by_weight=by_weight):
+        return found
     if hard is None or left is None:
         return Fit("later", "quota_unknown", "Waiting for the cluster to count its quota")
     total = total_of(requests)
@@ -245,7 +275,24 @@ def fit(
     if lacking:
         words = "; ".join(needs_text(r, total.get(r), left.get(r), hard.get(r)) for r in lacking)
         return Fit("later", "quota", f"Waiting for quota: {words}")
-    return _placed(placed, nodes)
+    return placement(requests, known)
+
+
+def find_too_large(
+    requests: Sequence[ReplicaRequest],
+    hard: Amount | None,
+    nodes: KnownNodes,
+    *,
+    by_weight: bool = False,
+) -> Fit | None:
+    """What is larger than the whole quota or than all nodes can never start as things are; see `fit`.
+
+    What is larger only than a quota by weight waits, and its answer says so.
+    """
+    part = over_part(requests, hard) if by_weight else None
+    never = None if part else _over_quota(requests, hard)
+    placed = [replace(request, each=request.each.on_node) for request in requests]
+    return never or _over_cluster(placed, nodes) or part
 
 
 def over_part(requests: Sequence[ReplicaRequest], hard: Amount | None) -> Fit | None:
@@ -287,16 +334,17 @@ def _field_of(requests: Sequence[ReplicaRequest], resource: str) -> str:
     return f"replicas.{heaviest.role}.{_FIELDS[resource]}"
 
 
-def _over_cluster(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]) -> Fit | None:
+def _over_cluster(requests: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit | None:
     """Never, when even empty nodes would not do; nodes that are down now count as well."""
-    if not nodes:
+    kinds = [kind for kind, _ in nodes.kinds]
+    if not kinds:
         return None
     for request in requests:
-        if any(n.allows(request.each) and not n.allocatable.lacking(request.each) for n in nodes):
+        if any(kind.places(request.each) for kind in kinds):
             continue
         largest = Amount()
-        for node in nodes:
-            largest = largest.largest(node.allocatable)
+        for kind in kinds:
+            largest = largest.largest(kind.allocatable)
         lacking = largest.lacking(request.each)
         words = "; ".join(
             f"needs {amount_text(r, request.each.get(r))}, the largest node has "
@@ -308,19 +356,39 @@ def _over_cluster(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapaci
         text = f"This can never start: {who} {words}. Request less{less}."
         field = f"replicas.{request.role}" + (f".{_FIELDS[lacking[0]]}" if lacking else "")
         return Fit("never", "over_node", text, field)
-    empty = [NodeCapacity(n.name, n.allocatable, n.allocatable, only_gpu=n.only_gpu) for n in nodes]
+    if _have_nodes_of_their_own(requests, nodes.kinds):
+        return None
+    empty = [replace(kind, name=str(n)) for kind, count in nodes.kinds for n in range(count)]
     if pack(requests, empty) is not None:
         return None
-    whole = _sum(node.allocatable for node in nodes)
-    lacking = whole.lacking(total_of(requests))
+    lacking = nodes.whole.lacking(total_of(requests))
     words = "; ".join(
         f"needs {amount_text(r, total_of(requests).get(r))}, all nodes in total have "
-        f"{_bare(r, whole.get(r))}"
+        f"{_bare(r, nodes.whole.get(r))}"
         for r in lacking
     )
     words = words or "its replicas do not fit on the nodes even when these are empty"
     field = _field_of(requests, lacking[0]) if lacking else "replicas"
     return Fit("never", "over_cluster", f"This can never start: {words}.", field)
+
+
+def _have_nodes_of_their_own(
+    requests: Sequence[ReplicaRequest], kinds: Sequence[tuple[NodeCapacity, int]]
+) -> bool:
+    """Whether there are empty nodes enough for each role apart: mostly so, and quickly said."""
+    left = [count for _, count in kinds]
+    for request in requests:
+        count = request.count
+        for place, (kind, _) in enumerate(kinds):
+            if each := kind.places(request.each):
+                taken = min(left[place], -(-count // each))
+                left[place] -= taken
+                count -= taken * each
+            if count <= 0:
+                break
+        if count > 0:
+            return False
+    return True
 
 
 def _is_alone(requests: Sequence[ReplicaRequest]) -> bool:
@@ -338,22 +406,23 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
     return Amount(**{resource: sum(a.get(resource) for a in listed) for resource in RESOURCES})
 
 
-def _placed(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]) -> Fit:
+def placement(asked: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit:
     """Now, or later with what lacks on the nodes."""
-    if not nodes:
+    if not nodes.all:
         return Fit("later", "no_nodes", "Waiting for the cluster: its nodes are not known yet")
-    left_over = _fill(requests, nodes)[1]
-    if not left_over:
-        return NOW
-    open_nodes = [node for node in nodes if node.is_open]
-    if not open_nodes:
+    requests = [replace(request, each=request.each.on_node) for request in asked]
+    total, left_over = total_of(requests), 0
+    lacking = nodes.free.lacking(total)
+    if not lacking:
+        left_over = _fill(requests, nodes.all)[1]
+        if not left_over:
+            return NOW
+    if nodes.closed_count == len(nodes.all):
         words = "Waiting for a node: all are cordoned, not ready, reserved, or lack the label of NODE_SELECTOR"
         return Fit("later", "nodes_closed", words)
-    total = total_of(requests)
-    free = _sum(node.free for node in open_nodes)
-    whole = _sum(node.allocatable for node in nodes)
-    lacking = free.lacking(total)
-    words = "; ".join(needs_text(r, total.get(r), free.get(r), whole.get(r)) for r in lacking)
+    words = "; ".join(
+        needs_text(r, total.get(r), nodes.free.get(r), nodes.whole.get(r)) for r in lacking
+    )
     if not words:
         count = sum(request.count for request in requests)
         placed = count - left_over
@@ -366,8 +435,8 @@ def _placed(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]) -
         )
         if _is_alone(requests):
             words = f"needs {_all_text(largest.each)} on one node; no node has that much free"
-    if closed := len(nodes) - len(open_nodes):
-        words += f"; {closed} of {len(nodes)} nodes take no pods"
+    if nodes.closed_count:
+        words += f"; {nodes.closed_count} of {len(nodes.all)} nodes take no pods"
     return Fit("later", "nodes", f"Waiting for free nodes: {words}")
 
 
@@ -379,7 +448,7 @@ def pack(
     First fit, largest replica first (GPUs, then CPU, then memory); nodes with fewer GPUs come
     first, so that what needs none leaves the GPU nodes free.
     """
-    filled, left_over = _fill(requests, nodes)
+    filled, left_over = _fill(requests, sorted(nodes, key=_filling))
     return None if left_over else filled
 
 
@@ -387,14 +456,14 @@ def reserve(
     requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]
 ) -> list[NodeCapacity]:
     """The nodes after replicas that are admitted already; one without room takes none away."""
-    return _fill(requests, nodes)[0]
+    return _fill(requests, sorted(nodes, key=_filling))[0]
 
 
 def _fill(
     requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]
 ) -> tuple[list[NodeCapacity], int]:
-    """The nodes with what stays free, and how many replicas found no room."""
-    filled = sorted(nodes, key=lambda n: (n.free.gpu, n.free.cpu, n.name))
+    """Of nodes in the order of `_filling`: what stays free, and how many replicas found no room."""
+    filled = list(nodes)
     counts: dict[Amount, int] = {}
     for request in requests:
         each = request.each.on_node
@@ -406,6 +475,8 @@ def _fill(
         for place, node in enumerate(filled):
             if not count:
                 break
+            if node.free.gpu < each.gpu > 0 or node.free.cpu < each.cpu > 0:
+                continue  # most of a full cluster, said without a call
             if taken := min(count, node.places(each)):
                 filled[place] = replace(node, free=node.free - each.times(taken))
                 count -= taken

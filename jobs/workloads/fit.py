@@ -79,6 +79,7 @@ def _closed(answer: Fit, tenant: Tenant) -> Fit:
 
 
 def _waiting_count(tenant: Tenant) -> int:
-    """What of the tenant is in the queue."""
-    queued: int = Workload.objects.filter(tenant=tenant, state=WorkloadState.QUEUED).count()
-    return queued
+    """What of the tenant is in the queue and goes first: not what lacks only nodes, or sits out a back-off."""
+    queued = Workload.objects.filter(tenant=tenant, state=WorkloadState.QUEUED)
+    found: int = queued.filter(reason_code__in=("", "quota", "queue")).count()
+    return found

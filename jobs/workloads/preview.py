@@ -17,4 +17,4 @@ def preview_documents(
 ) -> list[dict[str, Any]]:
     """The documents in the order in which they would be created."""
     row = Workload(pk=NO_ID, kind=kind.key, tenant=tenant, **columns_of(spec))
-    return kind.render(row, 1, None)
+    return kind.render(row, 1, None, ())

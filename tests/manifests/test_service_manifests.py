@@ -69,12 +69,20 @@ def test_a_tensorboard_in_its_second_start_behind_tls() -> None:
     golden("tensorboard.yaml", rendered(BOARD, has_tls=True))
 
 
-def test_all_pods_run_on_the_nodes_that_are_selected() -> None:
+def test_all_pods_run_on_the_nodes_that_are_selected_and_off_those_that_are_kept() -> None:
     selector = {"homeport.dev/gluster": "ready"}
-    pods = replace(PODS, node_selector=selector)
+    pods = replace(PODS, node_selector=selector, avoided_nodes=("a", "b"))
     served = render_served(notebook.SERVED, NOTEBOOK, pods=pods, has_tls=False)
     specs = pod_specs([*everything(pods), *served])
     assert [spec.get("nodeSelector") for spec in specs] == [selector] * len(specs)
+    off = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in "ab"]
+    terms = {"nodeSelectorTerms": [{"matchFields": off}]}
+    kept_off = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    rescues = [spec for spec in specs if "affinity" not in spec]
+    assert [spec["affinity"] for spec in specs if spec not in rescues] == [kept_off] * (
+        len(specs) - len(rescues)
+    )
+    assert [len(spec["containers"]) for spec in rescues] == [1]
     assert not [spec for spec in pod_specs(everything()) if "nodeSelector" in spec]
 
 

@@ -82,6 +82,7 @@ def training(job: Read) -> dict[str, Any]:
         "node_port": None,
         "event_files": None,
         "source_commit": "",
+        "ends_by": None,
     }
 
 
@@ -106,6 +107,7 @@ def service(row: Read) -> dict[str, Any]:
         "stop_requested_at": None,
         "deciders_ended_at": None,
         "source_commit": "",
+        "ends_by": None,
     }
 
 

@@ -6,7 +6,7 @@ the moment of creation what must not be stored: the root's uid and the secrets. 
 reading template files and settings.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -62,9 +62,17 @@ class Served:
     environment: Callable[[Workload, PodSettings], Mapping[str, str]]
     tells_usage: bool = False
 
-    def render(self, workload: Workload, attempt: int, deadline_s: int | None) -> list[Object]:
+    def render(
+        self,
+        workload: Workload,
+        attempt: int,
+        deadline_s: int | None,
+        avoided_nodes: Collection[str],
+    ) -> list[Object]:
         """Of the latest start, which has one attempt and no deadline. See `WorkloadKind.render`."""
-        pods = pod_settings(workload.tenant, workload.spec.get("secrets"))
+        pods = pod_settings(
+            workload.tenant, workload.spec.get("secrets"), avoided_nodes=avoided_nodes
+        )
         documents = render_served(self, workload, pods=pods, has_tls=tokens.has_gate_tls())
         for secret in _secrets(documents):
             secret["metadata"]["annotations"][labels.KEY] = signing.key_mark()

@@ -18,7 +18,7 @@ from jobs.kinds.training.lifecycle import TrainingLifecycle
 from jobs.kinds.training.observe import observe, read_pod
 from jobs.kinds.training.pages import PAGES
 from jobs.kinds.training.serializer import TrainingSerializer
-from jobs.kinds.training.spec import KEY, TrainingSpec
+from jobs.kinds.training.spec import KEY, TrainingSpec, lasts_s
 from jobs.kinds.training.submit import check_submit
 from jobs.kinds.training.tokens import job_token
 from jobs.models import Workload
@@ -31,9 +31,11 @@ def _root_name(kube_name: str, topology: str, roles: Collection[str]) -> str:
     return names.role_name(kube_name, get_topology(topology).deciding(roles).name)
 
 
-def _render(workload: Workload, attempt: int, deadline_s: int | None) -> list[Object]:
+def _render(
+    workload: Workload, attempt: int, deadline_s: int | None, avoided_nodes: Collection[str]
+) -> list[Object]:
     spec = spec_of(workload, TrainingSpec)
-    pods = pod_settings(workload.tenant, spec.secrets, spec.git_secret)
+    pods = pod_settings(workload.tenant, spec.secrets, spec.git_secret, avoided_nodes=avoided_nodes)
     return manifests.render_training(workload, attempt=attempt, pods=pods, deadline_s=deadline_s)
 
 
@@ -78,6 +80,7 @@ TRAINING = WorkloadKind(
     read_pod=read_pod,
     observe=observe,
     root_name=_root_name,
+    lasts_s=lasts_s,
     render=_render,
     with_private=manifests.with_private,
     complete=_complete,

@@ -10,7 +10,7 @@ is queued for the next attempt.
 """
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from jobs.kinds import crashes
@@ -21,6 +21,7 @@ from jobs.kinds.training import attempts, decision, replicas
 from jobs.kinds.training.decision import Outcome
 from jobs.kinds.training.recycling import RecycledLifecycle
 from jobs.kinds.training.replicas import is_server
+from jobs.kinds.training.spec import longest_grace_s
 from jobs.rules import patterns, reasons, restarts, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.restarts import Cause, ReplicaEnd
@@ -43,7 +44,20 @@ class TrainingLifecycle(RecycledLifecycle):
     @property
     def deadline_left_s(self) -> int | None:
         deadline_s = self.run_policy.deadline_s
-        return None if deadline_s is None else max(1, deadline_s - self.notes.spent_s)
+        if deadline_s is None:
+            return None
+        left_s = deadline_s - self.notes.spent_s
+        if (leaves_at := self._leaves_at) is not None:
+            left_s = min(left_s, int((leaves_at - self.now).total_seconds()))
+        return max(1, left_s)
+
+    @property
+    def _leaves_at(self) -> datetime | None:
+        """When it must begin to end, whatever its attempts have run: its room was promised from then on."""
+        if self.row.ends_by is None:
+            return None
+        grace_s = longest_grace_s(self.row.topology, self.row.counts)
+        return self.row.ends_by - timedelta(seconds=grace_s)
 
     def advance(self) -> None:
         if self.row.desired != "delete" and self.row.state not in IDLE_STATES:
@@ -211,10 +225,14 @@ class TrainingLifecycle(RecycledLifecycle):
         """Set when replicas that must still succeed have run for too long: a Job that is complete, as
         that of a chief may be before its workers are, keeps no time limit any more.
         """
-        left_s = self.deadline_left_s
-        if left_s is None or not self.wait(self.notes.committed_at, left_s):
+        deadline_s = self.run_policy.deadline_s
+        if deadline_s is None:
             return None
-        return Outcome(False, self._deadline_reason())
+        is_late = self.wait(self.notes.committed_at, max(1, deadline_s - self.notes.spent_s))
+        return Outcome(False, self._deadline_reason()) if is_late or self._must_leave() else None
+
+    def _must_leave(self) -> bool:
+        return self.wait(self._leaves_at, 0)
 
     def _deadline_reason(self) -> Reason:
         deadline = reasons.duration_text(self.run_policy.deadline_s or 0)
@@ -272,7 +290,8 @@ class TrainingLifecycle(RecycledLifecycle):
     # --- another attempt ---
     def come_back(self, goal: str, why: Reason) -> None:
         spent_s, deadline_s = self.notes.spent_s + self._attempt_s(), self.run_policy.deadline_s
-        if deadline_s is not None and deadline_s <= spent_s:
+        is_over = deadline_s is not None and deadline_s <= spent_s
+        if is_over or (goal == "retry" and self._must_leave()):
             self.note(teardown="", teardown_at=None)
             self.fail(self._deadline_reason())
             return

@@ -1,6 +1,6 @@
 """What a training is asked for by: its one typed specification."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,6 +33,23 @@ class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def pod_grace_s(self) -> int:
         """Seconds from SIGTERM to SIGKILL of each pod."""
         return GRACE_S if self.deadline_s is None else DEADLINE_GRACE_S
+
+
+def longest_grace_s(topology: str, roles: Collection[str]) -> int:
+    """For how long its room may be held when it has been told to end."""
+    serving = get_topology(topology).serving(roles)
+    return max([GRACE_S, *(role.outlives_s for role in serving)])
+
+
+def lasts_s(run_policy: Mapping[str, Any], topology: str, roles: Collection[str]) -> int | None:
+    """From admission until its room is free at the latest, in seconds; None: it has no deadline.
+
+    Start-up, back-off and later attempts are within it.
+    """
+    policy = msgspec.convert(run_policy, RunPolicy)
+    if policy.deadline_s is None:
+        return None
+    return policy.starting_deadline_s + policy.deadline_s + longest_grace_s(topology, roles)
 
 
 class TrainingSpec(WorkloadSpec, frozen=True, kw_only=True):

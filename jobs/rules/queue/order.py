@@ -95,7 +95,7 @@ class QueueOrder:
             ages = {one.workload_id: self.ages_at_s(one) for one in group}
             now_s = self._state.now_s
             aged = [one for one in group if ages[one.workload_id] <= now_s]
-            yield from sorted(aged, key=lambda one: (ages[one.workload_id], one.workload_id))
+            yield from sorted(aged, key=lambda one: (ages[one.workload_id], *_age(one)[1:]))
             rest = [one for one in group if ages[one.workload_id] > now_s]
             yield from self._by_teams(rest)
 
@@ -129,8 +129,12 @@ class QueueOrder:
         return (usage + dominant_share(held, self._state.capacity)) * _SCALE // weight
 
 
-def _own_order(queued: QueuedWorkload) -> tuple[int, int, str]:
-    return queued.rank, queued.queued_at_s, queued.workload_id
+def _age(queued: QueuedWorkload) -> tuple[int, int, str]:
+    return queued.queued_at_s, queued.number, queued.workload_id
+
+
+def _own_order(queued: QueuedWorkload) -> tuple[int, int, int, str]:
+    return queued.rank, *_age(queued)
 
 
 def _merged(
@@ -139,10 +143,7 @@ def _merged(
     inside: Mapping[str, Iterator[QueuedWorkload]],
 ) -> Iterator[QueuedWorkload]:
     """The least share first, equal ones by the ages of their members, each group in its own order."""
-    places = {
-        name: iter(sorted((one.queued_at_s, one.workload_id) for one in group))
-        for name, group in members.items()
-    }
+    places = {name: iter(sorted(map(_age, group))) for name, group in members.items()}
     heap = [(share_of(name), next(ages), name) for name, ages in places.items()]
     heapq.heapify(heap)
     while heap:

@@ -120,6 +120,7 @@ class QueuedWorkload:
         not_before_s: it is backing off until then.
         obstacle: stable word for what else keeps it from starting (closed, guarded, can never fit).
         stops_from_s: it stops nobody before that (an hour after a withdrawal that followed a preemption).
+        number: orders those that were queued in the same second.
     """
 
     workload_id: str
@@ -134,6 +135,7 @@ class QueuedWorkload:
     obstacle: str = ""
     stops_from_s: int = 0
     placement: str = ANY
+    number: int = 0
 
     @property
     def total(self) -> Size:

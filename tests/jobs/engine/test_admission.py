@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from jobs.models import Workload
+from jobs.models import NodeReservation, Workload
 from tenants.models import Tenant
 from tests.jobs.engine.kubelet import Life
+from tests.jobs.engine.simulation import Sim
 from tests.jobs.engine.world import ROLE, TF_PS, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -115,6 +116,37 @@ async def test_all_replicas_or_none(world: World) -> None:
         await world.round()
     assert await states(world) == ["running", "queued"]
     assert held(world) == 6
+
+
+async def test_room_is_kept_for_one_that_lacks_only_nodes() -> None:
+    world = World(Sim(namespaces=("u-alice", "u-bob")))
+    world.sim.lives = {"worker-0": [Life("hang")]}
+
+    async def submit(name: str, gpu: int, deadline_s: int | None = None, **more: Any) -> Workload:
+        policy = {"deadline_s": deadline_s, "starting_deadline_s": 60}
+        return await world.submit(name=name, replicas=needs(gpu=gpu), **policy, **more)
+
+    async def state(of: Workload) -> tuple[str, str]:
+        row = await world.row(of)
+        return row.state, row.reason_text
+
+    first = await submit("first", 6, 600)
+    await world.round(3)
+    large = await submit("large", 8, owner="bob")
+    endless = await submit("endless", 1)
+    short = await submit("short", 1, 60)
+    await world.until(lambda row: row.state == "running")
+    kept = await NodeReservation.objects.aget()
+    assert (kept.workload_id, kept.room) == (large.pk, [["node", [8, 1000, 2**30, 1, 0]]])
+    assert kept.starts_at is not None
+    room_s = kept.starts_at.timestamp() - (await world.row(first)).admitted_at.timestamp()
+    assert 0 <= room_s - (60 + 600 + 120) < 1, "rounded up"
+    assert "; a node is kept for it, and it starts by " in (await state(large))[1]
+    assert (await state(endless))[1].endswith("what is free is kept for one that has waited longer")
+    await Workload.objects.filter(pk__in=[first.pk, short.pk]).aupdate(desired="stop")
+    await world.until(lambda row: row.state == "running", of=large, seconds=10)
+    assert (await state(endless))[0] == "queued"
+    assert not await NodeReservation.objects.aexists()
 
 
 async def test_what_belongs_to_a_tenant_that_is_not_ready_waits_with_words(world: World) -> None:

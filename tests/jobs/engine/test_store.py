@@ -10,6 +10,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from jobs.engine import store
 from jobs.engine.events import base_name
+from jobs.engine.queue_rows import read_queue
 from jobs.engine.rows import Change
 from jobs.kinds.plan import EventNote, Plan
 from jobs.kinds.state import ArchiveRow, AttemptRow, ReplicaKey, ReplicaRow
@@ -182,7 +183,7 @@ def test_what_is_taken_down_for_good_or_for_the_queue_holds_no_room(
     make_job(tenant, **rows)
     make_service(tenant, **rows, observed_generation=1)
     make_service(tenant, observed_generation=1)  # without a queue nobody asks
-    admitted = store.read_queue().admitted
+    admitted = read_queue(now(), timedelta(hours=6)).admitted
     assert [bool(one.requests) for one in admitted] == [is_held, is_held]
 
 
@@ -191,7 +192,10 @@ def test_between_two_attempts_all_room_is_held(tenant: Tenant) -> None:
     for state in ("restarting", "running"):
         job = make_job(tenant, name=state, state=state, notes={"teardown": "retry"})
         Replica.objects.create(workload=job, role="worker", index=0, attempt=1, state="succeeded")
-    outstanding = {str(one.workload_id): dict(one.ended) for one in store.read_queue().admitted}
+    outstanding = {
+        str(one.workload_id): dict(one.ended)
+        for one in read_queue(now(), timedelta(hours=6)).admitted
+    }
     names = {str(job.pk): job.name for job in Workload.objects.all()}
     assert {names[pk]: ended for pk, ended in outstanding.items()} == {
         "restarting": {},

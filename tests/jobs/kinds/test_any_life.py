@@ -16,7 +16,7 @@ from jobs.kinds.registry import KINDS
 from jobs.kinds.state import Observed, WorkloadRow
 from jobs.rules import conditions
 from jobs.rules.admission import Amount, NodeCapacity, ReplicaRequest
-from jobs.rules.queue import Queued, QuotaHeadroom, decide
+from jobs.rules.queue.look import Queued, QueueSnapshot, QuotaHeadroom, look
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, FOLLOWERS, IDLE_STATES, WorkloadState
 from tests.jobs.kinds.cluster import HOLD_GPUS, Workload
@@ -156,10 +156,11 @@ class AnyLife(RuleBasedStateMachine):
         waiting = []
         for one in queued.values():
             request = ReplicaRequest("worker", one.size, Amount(gpu=1, pods=1))
-            asked = (one.row.id, "t", "w", one.row.queued_at, (request,), one.row.not_before)
-            waiting.append(Queued(*asked))
+            row = one.row
+            waiting.append(Queued(row.id, "t", "w", row.queued_at, (request,), row.not_before))
         left = HARD - Amount(gpu=sum(one.held for one in self.workloads))
-        for decision in decide(waiting, {"t": QuotaHeadroom(HARD, left)}, [NODE], self.now):
+        asked = QueueSnapshot(waiting, {"t": QuotaHeadroom(HARD, left)}, [NODE])
+        for decision in look(asked, self.now).decisions:
             one = queued[decision.queued.workload_id]
             life = KINDS[one.row.kind].lifecycle(one.row, Observed(), self.now)
             one.is_admitted = decision.fit.kind == "now"

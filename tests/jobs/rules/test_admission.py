@@ -1,7 +1,6 @@
 """What fits now, later and never, and the words for it."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -18,10 +17,8 @@ from jobs.rules.admission import (
     reserve,
     total_of,
 )
-from jobs.rules.queue import Decision, Queued, QuotaHeadroom, backoff_s, decide
 
 GI = 2**30
-NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def request(
@@ -245,95 +242,3 @@ def test_packing_many_at_once_is_packing_them_one_by_one(requests, nodes) -> Non
 @settings(max_examples=50, deadline=None)
 def test_reserving_what_does_not_fit_does_no_harm(requests, nodes) -> None:
     assert len(reserve(requests, nodes)) == len(nodes)
-
-
-# --- the queue ---
-def queued(name: str, seconds: int, *, tenant: str = "t", requests=None, not_before=None) -> Queued:
-    return Queued(
-        name, tenant, name, NOW + timedelta(seconds=seconds), requests or (request(3),), not_before
-    )
-
-
-def kinds(decisions: list[Decision]) -> dict[str, str]:
-    """By workload, in the order of the decisions."""
-    return {one.queued.workload_id: one.fit.kind for one in decisions}
-
-
-HEADROOM = {"t": QuotaHeadroom(HARD, HARD), "u": QuotaHeadroom(HARD, HARD)}
-
-
-def test_first_come_first_served_and_what_starts_is_held_against_the_rest() -> None:
-    queue = [queued("c", 3), queued("a", 1), queued("b", 2)]
-    decisions = decide(queue, HEADROOM, [node(cpu=99000)], NOW)
-    assert list(kinds(decisions).items()) == [("a", "now"), ("b", "now"), ("c", "later")]
-    assert decisions[2].fit.text == "Waiting for quota: needs 3 CPU, 2 of 8 free"
-
-
-def test_decisions_end_when_as_many_are_admitted_as_is_asked_for() -> None:
-    queue = [queued(name, second) for second, name in enumerate(("a", "b", "c", "d"))]
-    tenants = {"t": QuotaHeadroom(HARD, HARD)}
-    found = decide(queue, tenants, [node()], NOW, most=2)
-    assert kinds(found) == {"a": "now", "b": "now"}
-    assert len(decide(queue, tenants, [node()], NOW)) == 4
-
-
-def test_a_smaller_one_behind_does_not_overtake_in_the_same_tenant() -> None:
-    queue = [queued("big", 1, requests=(request(8),)), queued("small", 2, requests=(request(1),))]
-    headroom = {"t": QuotaHeadroom(HARD, HARD - Amount(cpu=1000))}
-    decisions = decide(queue, headroom, [node(cpu=99000)], NOW)
-    assert kinds(decisions) == {"big": "later", "small": "later"}
-    assert decisions[1].fit.text == "Queued behind “big”"
-
-
-def test_the_head_of_one_tenant_does_not_hold_up_another() -> None:
-    queue = [queued("big", 1, requests=(request(8),)), queued("other", 2, tenant="u")]
-    headroom = {**HEADROOM, "t": QuotaHeadroom(HARD, Amount())}
-    assert kinds(decide(queue, headroom, [node(cpu=99000)], NOW)) == {
-        "big": "later",
-        "other": "now",
-    }
-
-
-def test_what_can_never_start_holds_up_nobody() -> None:
-    queue = [queued("never", 1, requests=(request(9),)), queued("b", 2)]
-    assert kinds(decide(queue, HEADROOM, [node()], NOW)) == {"never": "never", "b": "now"}
-
-
-def test_what_sits_out_its_backoff_holds_up_nobody_and_says_when() -> None:
-    queue = [queued("a", 1, not_before=NOW + timedelta(seconds=119)), queued("b", 2)]
-    decisions = decide(queue, HEADROOM, [node()], NOW)
-    assert kinds(decisions) == {"a": "later", "b": "now"}
-    assert "The next attempt is in about 2 minutes" in decisions[0].fit.text
-    assert kinds(decide(queue, HEADROOM, [node()], NOW + timedelta(seconds=119)))["a"] == "now"
-
-
-def test_a_closed_tenant_starts_nothing_and_says_why() -> None:
-    headroom = {"t": QuotaHeadroom(HARD, HARD, "The namespace is suspended.", "tenant_suspended")}
-    decisions = decide([queued("a", 1)], headroom, [node()], NOW)
-    assert [one.fit for one in decisions] == [
-        Fit("later", "tenant_suspended", "The namespace is suspended.")
-    ]
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(["t", "u"]), st.integers(1, 4), st.integers(0, 2))),
-    st.integers(0, 12000),
-)
-@settings(max_examples=100, deadline=None)
-def test_admitted_work_never_exceeds_quota_nor_nodes(jobs, cpu) -> None:
-    queue = [
-        queued(str(i), i, tenant=t, requests=(request(count, gpu=gpu),))
-        for i, (t, count, gpu) in enumerate(jobs)
-    ]
-    nodes = [node(cpu=cpu, gpu=3)]
-    decisions = decide(queue, HEADROOM, nodes, NOW)
-    admitted = [one.queued for one in decisions if one.fit.kind == "now"]
-    for tenant in HEADROOM:
-        assert not HARD.lacking(
-            total_of(r for one in admitted if one.tenant_id == tenant for r in one.requests)
-        )
-    assert not nodes[0].free.lacking(total_of(r for one in admitted for r in one.requests))
-
-
-def test_backoff_doubles_up_to_a_quarter_of_an_hour() -> None:
-    assert [backoff_s(n) for n in (1, 2, 3, 6, 99)] == [30, 60, 120, 900, 900]

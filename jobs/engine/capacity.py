@@ -1,0 +1,185 @@
+"""What quotas and nodes have left, and who holds what of them: read of the cache, on the event loop."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from django.conf import settings
+
+from jobs.engine.rows import Admitted, Queue, TenantQueue
+from jobs.rules import reasons
+from jobs.rules.admission import (
+    RESOURCES,
+    Amount,
+    NodeCapacity,
+    ReplicaRequest,
+    is_selected,
+    node_capacity,
+    reserve,
+    total_of,
+)
+from jobs.rules.queue.look import QuotaHeadroom, seconds_of, size_of
+from jobs.rules.queue.state import RunningWorkload, Size, add, total
+from portal.cluster import objects, resources
+from portal.cluster.cache import ClusterCache
+from portal.cluster.resources import Resources
+from tenants.manifests import QUOTA, observed
+
+# A quota that does not name a resource does not limit it.
+_UNLIMITED = 2**62
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What quotas and nodes have left; tenants by their ids."""
+
+    tenants: Mapping[str, QuotaHeadroom]
+    nodes: tuple[NodeCapacity, ...]
+    running: tuple[RunningWorkload, ...] = ()
+
+
+def read_capacity(cache: ClusterCache, queue: Queue) -> Capacity:
+    """Quotas and nodes, less what is admitted but not there yet."""
+    invisible: dict[str, Amount] = {}
+    nodes = node_capacities(cache)
+    running = []
+    for admitted in queue.admitted:
+        missing, unbound = _outstanding(cache, admitted)
+        held = invisible.get(admitted.namespace, Amount())
+        seen = node_ports(cache.services.of_owner(admitted.workload_id))
+        ports = max(0, total_of(admitted.requests).nodeports - seen)
+        pods = total_of(missing).on_node
+        invisible[admitted.namespace] = held + pods + Amount(nodeports=ports)
+        on = _held_by(cache, admitted.workload_id)
+        if coming := [*missing, *unbound]:
+            nodes, guessed = _with(nodes, coming)
+            for name, size in guessed.items():
+                on[name] = add(on.get(name, size_of(Amount())), size)
+        if on:
+            running.append(_running(admitted, on))
+    tenants = {
+        tenant.tenant_id: _quota_headroom(cache, tenant, invisible.get(tenant.namespace, Amount()))
+        for tenant in queue.tenants
+    }
+    return Capacity(tenants, tuple(nodes), tuple(running))
+
+
+def _with(
+    nodes: Sequence[NodeCapacity], coming: Sequence[ReplicaRequest]
+) -> tuple[list[NodeCapacity], dict[str, Size]]:
+    """The nodes when these have come, and where they are taken to come."""
+    before = {node.name: node.free for node in nodes}
+    after = reserve(coming, nodes)
+    return after, {
+        node.name: size_of(before[node.name] - node.free)
+        for node in after
+        if node.free != before[node.name]
+    }
+
+
+def _held_by(cache: ClusterCache, workload_id: str) -> dict[str, Size]:
+    """What its pods hold of which node."""
+    found: dict[str, Amount] = defaultdict(Amount)
+    for pod in cache.pods.of_owner(workload_id):
+        if pod.spec.node_name and pod.status.phase not in _ENDED:
+            found[pod.spec.node_name] += amount_of(resources.of_pod(pod.spec))
+    return {name: size_of(amount) for name, amount in found.items()}
+
+
+def _running(admitted: Admitted, on: Mapping[str, Size]) -> RunningWorkload:
+    return RunningWorkload(
+        workload_id=admitted.workload_id,
+        namespace=admitted.tenant_id,
+        nodes=tuple(on.items()),
+        total=total(on.values()),
+        admitted_at_s=0 if admitted.admitted_at is None else seconds_of(admitted.admitted_at),
+        ends_by_s=seconds_of(admitted.ends_by),
+        gone_by_s=seconds_of(admitted.gone_by),
+    )
+
+
+def _outstanding(
+    cache: ClusterCache, admitted: Admitted
+) -> tuple[list[ReplicaRequest], list[ReplicaRequest]]:
+    """Replicas without a pod, and replicas whose pod has no node."""
+    live = [p for p in cache.pods.of_owner(admitted.workload_id) if p.status.phase not in _ENDED]
+    roles = Counter(pod.metadata.labels.role for pod in live)
+    free = Counter(pod.metadata.labels.role for pod in live if not pod.spec.node_name)
+    missing, unbound = [], []
+    for request in admitted.requests:
+        count = request.count - roles[request.role] - admitted.ended.get(request.role, 0)
+        if count > 0:
+            missing.append(replace(request, count=count))
+        if free[request.role]:
+            unbound.append(replace(request, count=min(free[request.role], request.count)))
+    return missing, unbound
+
+
+def _quota_headroom(cache: ClusterCache, tenant: TenantQueue, invisible: Amount) -> QuotaHeadroom:
+    if tenant.closed:
+        code = "tenant_deleting" if tenant.closed == "deleting" else "tenant_suspended"
+        return QuotaHeadroom(None, None, reasons.make(code).text, code)
+    if not tenant.is_active:
+        return QuotaHeadroom(None, None, reasons.make("tenant_not_ready").text, "tenant_not_ready")
+    quota = cache.quotas.get(tenant.namespace, QUOTA)
+    if quota is None or not quota.status.hard:
+        return QuotaHeadroom(None, None)
+    hard = _limits(observed(quota.status.hard))
+    used = _amount(observed(quota.status.used))
+    # A pod may be in the cache before the quota's count of it, or the other way round.
+    seen = _held_in(cache, tenant.namespace)
+    left = hard - used.largest(seen) - invisible
+    return QuotaHeadroom(hard, left, by_weight=tenant.by_weight)
+
+
+def _limits(counted: Mapping[str, int]) -> Amount:
+    return Amount(**{resource: counted.get(resource, _UNLIMITED) for resource in RESOURCES})
+
+
+def _amount(counted: Mapping[str, int]) -> Amount:
+    return Amount(**{resource: counted.get(resource, 0) for resource in RESOURCES})
+
+
+def node_ports(services: Iterable[objects.KubeService]) -> int:
+    """How many NodePorts they hold."""
+    return sum(len(seen.spec.ports) for seen in services if seen.spec.type == "NodePort")
+
+
+def amount_of(held: Resources) -> Amount:
+    """The same numbers under admission's names."""
+    return Amount(held.cpu_millicores, held.memory_bytes, held.gpu_count, held.pods)
+
+
+def _held_in(cache: ClusterCache, namespace: str) -> Amount:
+    total = resources.NOTHING
+    for pod in cache.pods.in_namespace(namespace).values():
+        if pod.status.phase not in _ENDED:
+            total += resources.of_pod(pod.spec)
+    ports = node_ports(cache.services.in_namespace(namespace).values())
+    return amount_of(total) + Amount(nodeports=ports)
+
+
+def node_capacities(cache: ClusterCache) -> list[NodeCapacity]:
+    """Every node with what no pod (foreign ones included) has asked for."""
+    found = []
+    for (_, name), node in cache.nodes.watch.items.items():
+        allocatable = amount_of(cache.allocatable_of(name))
+        free = allocatable - amount_of(cache.requested_on(name))
+        found.append(
+            node_capacity(
+                name,
+                allocatable,
+                free,
+                takes_pods=is_ready(node)
+                and not node.spec.unschedulable
+                and is_selected(node.metadata.labels, settings.NODE_SELECTOR),
+                taints=((taint.key, taint.effect) for taint in node.spec.taints),
+            )
+        )
+    return found
+
+
+def is_ready(node: objects.KubeNode) -> bool:
+    """Whether the node reports itself fit for pods."""
+    return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)

@@ -1,0 +1,146 @@
+"""The reconciler's reads for admission: the queue, and what holds room. Blocking: called in the database thread."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Q
+from django.db.models.fields.json import KT, KeyTransform
+
+from jobs.engine import reservations
+from jobs.engine.rows import Admitted, Queue, TenantQueue
+from jobs.engine.store import IS_QUEUED, readable, reason_in
+from jobs.kinds import notes
+from jobs.kinds.registry import KINDS
+from jobs.models import WITH_WORK, Replica, Workload
+from jobs.rules.admission import Amount, total_of
+from jobs.rules.queue.look import Queued
+from jobs.rules.requests import at_once, indexes_of
+from jobs.rules.states import (
+    FINAL_REPLICA_STATES,
+    FINAL_STATES,
+    HOLDING_STATES,
+    ReplicaState,
+    WorkloadState,
+)
+from tenants.models import Tenant
+
+# What has ended holds room for so long at most, but for servers that a person keeps.
+_LINGERS = timedelta(minutes=15)
+_GOING = FINAL_STATES | {WorkloadState.STOPPING}
+
+
+def read_queue(now: datetime, aging: timedelta) -> Queue:
+    """The queue, and what has been admitted; the latter is not read for an empty queue.
+
+    Args:
+        aging: after so long in the queue it matters what else of the namespace was admitted.
+    """
+    columns = ("kind", "name", "replicas", "queued_at", "not_before", "tenant")
+    shown = ("reason_code", "reason_text", "reason_next_step")
+    whose = ("namespace", "state", "desired", "quota_by_weight")
+    rows = _with_policy(Workload.objects.filter(IS_QUEUED).select_related("tenant"))
+    found = list(rows.only(*columns, *shown, *(f"tenant__{name}" for name in whose)))
+    if not found:
+        return Queue((), (), ())
+    tenants = {one.tenant_id: one.tenant for one in found}
+    since = now - aging
+    is_old = any(one.queued_at <= since for one in found)
+    return Queue(
+        queued=tuple(readable(found, _in_queue)),
+        admitted=tuple(_read_admitted(now)),
+        tenants=tuple(
+            TenantQueue(
+                str(pk),
+                tenant.namespace,
+                tenant.closed,
+                tenant.state == Tenant.State.ACTIVE,
+                tenant.quota_by_weight,
+            )
+            for pk, tenant in tenants.items()
+        ),
+        reservations=reservations.load(),
+        recent=_recent(since) if is_old else {},
+    )
+
+
+def _with_policy(rows: Any) -> Any:
+    return rows.annotate(
+        topology=KT("spec__topology"), run_policy=KeyTransform("run_policy", "spec")
+    )
+
+
+def _lasts_s(workload: Any) -> int | None:
+    """Of a row of `_with_policy`."""
+    lasts_s = KINDS[workload.kind].lasts_s
+    return lasts_s(workload.run_policy or {}, workload.topology or "", workload.replicas)
+
+
+def _in_queue(workload: Any) -> Queued:
+    return Queued(
+        workload_id=str(workload.pk),
+        tenant_id=str(workload.tenant_id),
+        name=workload.name,
+        queued_at=workload.queued_at,
+        requests=KINDS[workload.kind].requests(workload.replicas),
+        not_before=workload.not_before,
+        shown=reason_in(workload),
+        lasts_s=_lasts_s(workload),
+    )
+
+
+def _recent(since: datetime) -> dict[str, list[tuple[datetime, Amount]]]:
+    """By tenant: what has been admitted since then."""
+    found: dict[str, list[tuple[datetime, Amount]]] = defaultdict(list)
+    rows = Workload.objects.filter(admitted_at__gte=since).order_by()
+    for row in rows.only("kind", "replicas", "tenant", "admitted_at"):
+        asked = total_of(KINDS[row.kind].requests(row.replicas))
+        if row.admitted_at is not None:
+            found[str(row.tenant_id)].append((row.admitted_at, asked))
+    return found
+
+
+def _read_admitted(now: datetime) -> Iterator[Admitted]:
+    """Workloads that hold room, or are about to, and those that have just ended."""
+    holding = Q(state__in=HOLDING_STATES)
+    lingering = WITH_WORK & Q(state__in=FINAL_STATES, finished_at__gte=now - _LINGERS)
+    columns = ("kind", "state", "replicas", "attempt", "tenant__namespace", "admitted_at")
+    times = ("ends_by", "finished_at", "stop_requested_at")
+    rows = Workload.objects.filter(holding | lingering).select_related("tenant")
+    rows = rows.only(*columns, *times).annotate(teardown=KT("notes__teardown"))
+    found = list(rows)
+    ended: dict[UUID, Counter[str]] = defaultdict(Counter)
+    over = Replica.objects.filter(
+        # Between two attempts all have ended, and all of them will want their room again.
+        workload__in=[one.pk for one in found if one.state != WorkloadState.RESTARTING],
+        attempt=F("workload__attempt"),
+        # One that has failed is made again, or ends the attempt.
+        state__in=FINAL_REPLICA_STATES - {ReplicaState.FAILED},
+    )
+    for pk, role in over.order_by().values_list("workload_id", "role"):
+        ended[pk][role] += 1
+
+    def held(workload: Any) -> Admitted:
+        # What is stopping or has ended gets no more pods than it has, and these are counted themselves.
+        is_going = workload.state in _GOING
+        is_held = not is_going and notes.holds_room(workload.teardown or "")
+        requests = KINDS[workload.kind].requests(workload.replicas) if is_held else ()
+        # Of an array others take the room of those that have ended, until all have begun.
+        counts = Counter(ended[workload.pk])
+        for role, asked in workload.replicas.items():
+            counts[role] = max(0, counts[role] - len(indexes_of(asked)) + at_once(asked))
+        since = workload.finished_at or workload.stop_requested_at
+        return Admitted(
+            str(workload.pk),
+            str(workload.tenant_id),
+            workload.tenant.namespace,
+            requests,
+            +counts,
+            workload.admitted_at,
+            workload.ends_by,
+            since + _LINGERS if is_going and since is not None else None,
+        )
+
+    return readable(found, held)

@@ -1,0 +1,355 @@
+"""One look at the queue in admission's words: amounts in, and for each workload what becomes of it and why.
+
+`decision` answers with codes on whole numbers; here rows and nodes become these, and its answers sentences.
+Pure; the reconciler writes what follows and looks at each row again as it does.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from math import ceil
+
+from jobs.rules import reasons
+from jobs.rules.admission import (
+    Amount,
+    Fit,
+    KnownNodes,
+    NodeCapacity,
+    ReplicaRequest,
+    find_too_large,
+    needs_text,
+    placement,
+    total_of,
+)
+from jobs.rules.queue.decision import decide
+from jobs.rules.queue.order import dominant_share
+from jobs.rules.queue.state import (
+    UNKNOWN,
+    Decided,
+    NamespaceState,
+    NodeState,
+    QueuedWorkload,
+    QueueRules,
+    QueueState,
+    Reservation,
+    RoleReplicas,
+    RunningWorkload,
+    Size,
+    Start,
+    Why,
+    add,
+    total,
+)
+from jobs.rules.reasons import Reason
+
+_BACKING_OFF = "withdrawn"
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A workload in the queue; `shown` is what its row says of the wait now.
+
+    Attributes:
+        lasts_s: from its admission until its room is free at the latest; None: it has no deadline.
+    """
+
+    workload_id: str
+    tenant_id: str
+    name: str
+    queued_at: datetime
+    requests: tuple[ReplicaRequest, ...]
+    not_before: datetime | None = None  # back-off after a withdrawal
+    shown: Reason = reasons.NONE
+    lasts_s: int | None = None
+
+
+@dataclass(frozen=True)
+class QuotaHeadroom:
+    """A tenant's quota; `closed` is a sentence when nothing of it may start, else empty.
+
+    Attributes:
+        by_weight: it is a part of the cluster by weight, which may grow again.
+    """
+
+    hard: Amount | None
+    left: Amount | None
+    closed: str = ""
+    closed_code: str = ""
+    by_weight: bool = False
+
+
+@dataclass(frozen=True)
+class QueueSnapshot:
+    """What one look is about.
+
+    Attributes:
+        tenants: by id, of everything that waits.
+        nodes: with what is free of them when all that is admitted has come.
+        running: what is admitted, with what it holds of which node; its namespaces are tenants' ids.
+        reservations: those of the last look.
+        admitted: by tenant: when something was admitted in the last hours, and what that asked for.
+    """
+
+    queue: Sequence[Queued]
+    tenants: Mapping[str, QuotaHeadroom]
+    nodes: Sequence[NodeCapacity]
+    running: Sequence[RunningWorkload] = ()
+    reservations: Sequence[Reservation] = ()
+    admitted: Mapping[str, Sequence[tuple[datetime, Amount]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of one queued workload.
+
+    Attributes:
+        fit: its kind is "now" when it is admitted.
+        ends_by: of what is admitted, when its room is free at the latest; None: it has no deadline.
+        avoided_nodes: of what is admitted, names of the nodes that are kept for others.
+    """
+
+    queued: Queued
+    fit: Fit
+    ends_by: datetime | None = None
+    avoided_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What follows from one look.
+
+    Attributes:
+        decisions: of everything that was reached, in the order of submission.
+        reservations: all that hold from now on.
+        look_at: time alone changes something then; None: nothing does.
+    """
+
+    decisions: Sequence[Decision]
+    reservations: Sequence[Reservation]
+    look_at: datetime | None
+
+
+def size_of(amount: Amount) -> Size:
+    """The same numbers in the order of `admission.RESOURCES`."""
+    return (amount.gpu, amount.cpu, amount.memory, amount.pods, amount.nodeports)
+
+
+def time_of(at_s: int) -> datetime | None:
+    """Aware UTC; None for what nobody knows."""
+    return None if at_s == UNKNOWN else datetime.fromtimestamp(at_s, UTC)
+
+
+def seconds_of(at: datetime | None) -> int:
+    """Whole seconds, rounded up; `UNKNOWN` for None."""
+    return UNKNOWN if at is None else ceil(at.timestamp())
+
+
+def look(
+    waiting: QueueSnapshot,
+    now: datetime,
+    *,
+    rules: QueueRules = QueueRules(),  # noqa: B008 (frozen)
+) -> Looked:
+    """What becomes of everything that waits. See `decision` for the order.
+
+    Args:
+        now: aware UTC.
+        rules: when `rules.most` are admitted, the look ends, and what was not reached has no decision.
+    """
+    queue = sorted(waiting.queue, key=lambda one: (one.queued_at, one.workload_id))
+    hindered = _hindered(waiting, queue, now)
+    decided = decide(_state_of(waiting, queue, hindered, now), rules)
+    answers = _Answers(waiting, queue, decided)
+    starts = {start.workload_id: start for start in decided.starts}
+    decisions = []
+    for one in queue:
+        start = starts.get(one.workload_id)
+        if start is not None:
+            ends_by = time_of(start.ends_by_s)
+            decisions.append(Decision(one, Fit("now"), ends_by, start.avoid))
+        elif (why := decided.why.get(one.workload_id)) is not None:
+            decisions.append(Decision(one, hindered.get(one.workload_id) or answers.of(one, why)))
+    return Looked(decisions, decided.reservations, time_of(decided.look_at_s))
+
+
+def _hindered(waiting: QueueSnapshot, queue: Sequence[Queued], now: datetime) -> dict[str, Fit]:
+    """Those that may not start whatever room there is, and why."""
+
+    nodes = KnownNodes(waiting.nodes)
+
+    @cache
+    def too_large(
+        requests: tuple[ReplicaRequest, ...], hard: Amount | None, by_weight: bool
+    ) -> Fit | None:
+        return find_too_large(requests, hard, nodes, by_weight=by_weight)
+
+    found = {}
+    for one in queue:
+        headroom = waiting.tenants[one.tenant_id]
+        if headroom.closed:
+            found[one.workload_id] = Fit("later", headroom.closed_code, headroom.closed)
+        elif one.not_before is not None and now < one.not_before:
+            found[one.workload_id] = _backing_off(one.not_before, now)
+        elif answer := too_large(one.requests, headroom.hard, headroom.by_weight):
+            found[one.workload_id] = answer
+        elif headroom.hard is None or headroom.left is None:
+            text = "Waiting for the cluster to count its quota"
+            found[one.workload_id] = Fit("later", "quota_unknown", text)
+    return found
+
+
+def _backing_off(not_before: datetime, now: datetime) -> Fit:
+    # In steps, so that the text does not change (and is not written) every second.
+    seconds = (not_before - now).total_seconds()
+    wait = "less than a minute" if seconds <= 60 else f"about {-(-int(seconds) // 60)} minutes"
+    text = (
+        "The cluster did not schedule all replicas in time, so it returned to the queue. The "
+        f"next attempt is in {wait}"
+    )
+    return Fit("later", _BACKING_OFF, text)
+
+
+def _state_of(
+    waiting: QueueSnapshot, queue: Sequence[Queued], hindered: Mapping[str, Fit], now: datetime
+) -> QueueState:
+    now_s = int(now.timestamp())
+    capacity = total(size_of(node.allocatable) for node in waiting.nodes)
+    queued = tuple(
+        QueuedWorkload(
+            workload_id=one.workload_id,
+            namespace=one.tenant_id,
+            queued_at_s=int(one.queued_at.timestamp()),
+            roles=tuple(RoleReplicas(asked.count, size_of(asked.each)) for asked in one.requests),
+            number=number,
+            lasts_s=UNKNOWN if one.lasts_s is None else one.lasts_s,
+            not_before_s=0 if one.not_before is None else seconds_of(one.not_before),
+            obstacle=_obstacle(hindered.get(one.workload_id)),
+        )
+        for number, one in enumerate(queue)
+    )
+    namespaces = {
+        tenant_id: _namespace(tenant_id, headroom, waiting.admitted.get(tenant_id, ()), capacity)
+        for tenant_id, headroom in waiting.tenants.items()
+    }
+    nodes = tuple(
+        NodeState(
+            node.name,
+            "default",
+            size_of(node.free),
+            is_open=node.is_open,
+            only_gpu=node.only_gpu,
+        )
+        for node in waiting.nodes
+    )
+    return QueueState(
+        now_s=now_s,
+        capacity=capacity,
+        nodes=nodes,
+        running=tuple(waiting.running),
+        queued=queued,
+        namespaces=namespaces,
+        teams={},
+        reservations=tuple(waiting.reservations),
+    )
+
+
+def _obstacle(answer: Fit | None) -> str:
+    """What is backing off says so by its time."""
+    return "" if answer is None or answer.code == _BACKING_OFF else answer.code
+
+
+def _namespace(
+    tenant_id: str,
+    headroom: QuotaHeadroom,
+    admitted: Sequence[tuple[datetime, Amount]],
+    capacity: Size,
+) -> NamespaceState:
+    hard, left = headroom.hard, headroom.left
+    found = NamespaceState(tenant_id, tenant_id)
+    if hard is not None and left is not None:
+        sizes = size_of(left)
+        found = replace(
+            found,
+            hard=size_of(hard),
+            left=sizes,
+            low_left=sizes,
+            held=add(size_of(hard), sizes, -1),
+        )
+    return replace(
+        found,
+        admitted=tuple(
+            (int(at.timestamp()), dominant_share(size_of(amount), capacity))
+            for at, amount in admitted
+        ),
+    )
+
+
+class _Answers:
+    """Sentences for those that wait for room; what they say of it is so after this look's admissions."""
+
+    def __init__(self, waiting: QueueSnapshot, queue: Sequence[Queued], decided: Decided) -> None:
+        self._by_id = {one.workload_id: one for one in queue}
+        self._tenants = waiting.tenants
+        self._reservations = {one.workload_id: one for one in decided.reservations}
+        self._taken: dict[str, Amount] = defaultdict(Amount)
+        for start in decided.starts:
+            one = self._by_id[start.workload_id]
+            self._taken[one.tenant_id] += total_of(one.requests)
+        nodes = KnownNodes(_after(waiting.nodes, decided.starts))
+        self._placement = cache(lambda requests: placement(requests, nodes))
+
+    def of(self, one: Queued, why: Why) -> Fit:
+        match why.code:
+            case "behind":
+                ahead = self._by_id[why.behind].name
+                return Fit("later", "queue", f"Queued behind “{ahead}”")
+            case "quota":
+                return self._of_quota(one)
+        answer = self._placement(one.requests)
+        kept = self._reservations.get(one.workload_id)
+        if kept is not None:
+            return replace(answer, text=f"{answer.text}; {_promise(kept)}")
+        if answer.kind == "now":
+            text = "Waiting for free nodes: what is free is kept for one that has waited longer"
+            return Fit("later", "nodes", text)
+        return answer
+
+    def _of_quota(self, one: Queued) -> Fit:
+        headroom = self._tenants[one.tenant_id]
+        assert headroom.hard is not None
+        assert headroom.left is not None
+        left, wanted = headroom.left - self._taken[one.tenant_id], total_of(one.requests)
+        lacking = left.lacking(wanted)
+        if not lacking:
+            text = "Waiting for quota: what is free of it is kept for one that has waited longer"
+            return Fit("later", "quota", text)
+        words = (needs_text(r, wanted.get(r), left.get(r), headroom.hard.get(r)) for r in lacking)
+        return Fit("later", "quota", f"Waiting for quota: {'; '.join(words)}")
+
+
+def _promise(kept: Reservation) -> str:
+    """What the owner of a reservation is told."""
+    where = "a node is" if len(kept.room) == 1 else f"{len(kept.room)} nodes are"
+    at = time_of(kept.starts_at_s)
+    if at is None:
+        return f"{where} kept for it as soon as what runs there has ended"
+    return f"{where} kept for it, and it starts by {at:%H:%M UTC on %d %B} at the latest"
+
+
+def _after(nodes: Sequence[NodeCapacity], starts: Sequence[Start]) -> list[NodeCapacity]:
+    """The nodes with what is free when these have started."""
+    taken: dict[str, Amount] = defaultdict(Amount)
+    for start in starts:
+        for name, (gpu, cpu, memory, pods, _) in start.nodes:
+            taken[name] += Amount(cpu, memory, gpu, pods)
+    return [
+        replace(node, free=node.free - taken[node.name]) if node.name in taken else node
+        for node in nodes
+    ]
+
+
+def backoff_s(withdrawals: int) -> int:
+    """Seconds until the next try after so many withdrawals: 30, 60, 120 ... at most 15 minutes."""
+    return int(min(30 * 2 ** max(0, withdrawals - 1), 900))

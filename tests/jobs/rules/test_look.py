@@ -1,0 +1,144 @@
+"""A look at the queue in admission's words: who starts, and what each other one is told."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.rules.admission import Amount, total_of
+from jobs.rules.queue.look import Looked, Queued, QueueSnapshot, QuotaHeadroom, backoff_s, look
+from jobs.rules.queue.state import QueueRules, Reservation, RunningWorkload
+from tests.jobs.rules.test_admission import GI, HARD, WIDE, node, request
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+NOW_S = int(NOW.timestamp())
+HEADROOM = {"t": QuotaHeadroom(HARD, HARD), "u": QuotaHeadroom(HARD, HARD)}
+PLENTY = node(cpu=99000)
+EIGHT = {"t": QuotaHeadroom(WIDE, WIDE), "u": QuotaHeadroom(WIDE, WIDE)}
+
+
+def queued(name: str, after: float, *, cpu: int = 3, tenant: str = "t", **more) -> Queued:
+    at = NOW - timedelta(minutes=10) + timedelta(seconds=after)
+    return Queued(name, tenant, name, at, (request(cpu),), **more)
+
+
+def told(looked: Looked) -> dict[str, str]:
+    """By workload, in the order of the decisions: "now", or why not."""
+    return {one.queued.workload_id: one.fit.text or one.fit.kind for one in looked.decisions}
+
+
+def running(name: str, cpu: int, ends_in_s: int) -> RunningWorkload:
+    size = (0, cpu * 1000, cpu * GI, cpu, 0)
+    return RunningWorkload(name, "u", (("a", size),), size, NOW_S, NOW_S + ends_in_s)
+
+
+FREE_NODES = "Waiting for free nodes: needs 8 CPU, {} of 8 free"
+QUOTA = "Waiting for quota: needs 8 CPU, 7 of 8 free"
+WITHDRAWN = (
+    "The cluster did not schedule all replicas in time, so it returned to the queue. The next attempt "
+    "is in about 2 minutes"
+)
+CLOSED = QuotaHeadroom(HARD, HARD, "The namespace is suspended.", "tenant_suspended")
+FULL = node(used=Amount(4000, 4 * GI, 0, 4))
+KEPT = "Waiting for free nodes: what is free is kept for one that has waited longer"
+PROMISE = "; a node is kept for it, and it starts by 13:00 UTC on 20 November at the latest"
+IN_AN_HOUR = (running("r", 4, 3600),)
+# A table: the queue, headrooms, nodes, what runs, and what each is told.
+# fmt: off
+LOOKS = {
+    "first come, first served, and what starts is held against the rest": (
+        [queued("c", 3), queued("a", 1), queued("b", 1.5)], HEADROOM, PLENTY, (),
+        {"a": "now", "b": "now", "c": "Waiting for quota: needs 3 CPU, 2 of 8 free"}),
+    "a smaller one that wants what another of its namespace lacks of the quota": (
+        [queued("big", 1, cpu=8), queued("small", 2, cpu=1)],
+        {"t": QuotaHeadroom(HARD, HARD - Amount(1000))}, PLENTY, (),
+        {"big": QUOTA, "small": "Queued behind “big”"}),
+    "the head of one namespace does not hold up another": (
+        [queued("big", 1, cpu=8), queued("other", 2, tenant="u")],
+        {**HEADROOM, "t": QuotaHeadroom(HARD, HARD - Amount(1000))}, PLENTY, (),
+        {"big": QUOTA, "other": "now"}),
+    "what lacks only nodes does not hold up its namespace": (
+        [queued("big", 1, cpu=8), queued("small", 2)], EIGHT, FULL, (),
+        {"big": FREE_NODES.format(1), "small": "now"}),
+    "unless room is kept for it": (
+        [queued("big", 1, cpu=8), queued("small", 2)], EIGHT, FULL, IN_AN_HOUR,
+        {"big": FREE_NODES.format(4) + PROMISE, "small": KEPT}),
+    "beside which what ends in time starts": (
+        [queued("big", 1, cpu=8), queued("short", 2, lasts_s=3600)], EIGHT, FULL, IN_AN_HOUR,
+        {"big": FREE_NODES.format(1) + PROMISE, "short": "now"}),
+    "what can never start holds up nobody": (
+        [queued("never", 1, cpu=9), queued("b", 2)], HEADROOM, node(), (),
+        {"never": "This can never start: needs 9 CPU, the whole quota is 8. Request less, or ask your "
+         "lead for more quota.", "b": "now"}),
+    "what sits out its back-off holds up nobody": (
+        [queued("a", 1, not_before=NOW + timedelta(seconds=119)), queued("b", 2)], HEADROOM, node(), (),
+        {"a": WITHDRAWN, "b": "now"}),
+    "what is larger than a part by weight holds up nobody, for the part may grow": (
+        [queued("large", 1, cpu=9), queued("b", 2)],
+        {"t": replace(HEADROOM["t"], by_weight=True)}, PLENTY, (),
+        {"large": "Waiting for quota: needs 9 CPU, its part by weight is 8 now", "b": "now"}),
+    "a closed namespace starts nothing": (
+        [queued("a", 1)], {"t": CLOSED}, node(), (), {"a": CLOSED.closed}),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("case", LOOKS)
+def test_who_starts_and_what_the_others_are_told(case: str) -> None:
+    queue, headroom, one, runs, expected = LOOKS[case]
+    assert told(look(QueueSnapshot(queue, headroom, [one], runs), NOW)) == expected
+
+
+def test_a_look_ends_when_as_many_are_admitted_as_is_asked_for() -> None:
+    queue = [queued(name, second) for second, name in enumerate(("a", "b", "c", "d"))]
+    waiting = QueueSnapshot(queue, EIGHT, [PLENTY])
+    assert told(look(waiting, NOW, rules=QueueRules(most=2))) == {"a": "now", "b": "now"}
+    assert len(look(waiting, NOW).decisions) == 4
+
+
+def test_a_reservation_is_kept_and_its_time_never_moves_back() -> None:
+    queue = [queued("big", 1, cpu=8), queued("short", 2, lasts_s=3600)]
+    first = look(QueueSnapshot(queue, EIGHT, [FULL], IN_AN_HOUR), NOW)
+    room = (("a", (0, 8000, 8 * GI, 8, 0)),)
+    assert list(first.reservations) == [Reservation("big", room, NOW_S + 3600)]
+    assert [one.avoided_nodes for one in first.decisions] == [(), ()], (
+        "it may use what it leaves in time"
+    )
+    later = NOW + timedelta(minutes=1)
+    waiting = QueueSnapshot(queue[:1], EIGHT, [FULL], IN_AN_HOUR, first.reservations)
+    assert look(waiting, later).reservations == list(first.reservations)
+    free = look(replace(waiting, nodes=[node()], running=()), later)
+    assert (told(free), free.reservations) == ({"big": "now"}, [])
+
+
+def test_what_starts_elsewhere_keeps_off_the_nodes_that_are_kept() -> None:
+    whole = replace(queued("whole", 1), requests=(request(1, cpu=8000),))
+    queue = [whole, queued("small", 2)]
+    found = look(QueueSnapshot(queue, EIGHT, [FULL, node("b", cpu=4000)], IN_AN_HOUR), NOW)
+    assert [one.avoided_nodes for one in found.decisions] == [(), ("a",)]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["t", "u"]), st.integers(1, 4), st.integers(0, 2))),
+    st.integers(0, 12000),
+)
+@settings(max_examples=100, deadline=None)
+def test_admitted_work_never_exceeds_quota_nor_nodes(jobs, cpu) -> None:
+    queue = [
+        Queued(str(i), t, str(i), NOW + timedelta(seconds=i), (request(count, gpu=gpu),))
+        for i, (t, count, gpu) in enumerate(jobs)
+    ]
+    one = node(cpu=cpu, gpu=3)
+    decisions = look(QueueSnapshot(queue, HEADROOM, [one]), NOW).decisions
+    admitted = [one.queued for one in decisions if one.fit.kind == "now"]
+    for tenant in HEADROOM:
+        assert not HARD.lacking(
+            total_of(r for one in admitted if one.tenant_id == tenant for r in one.requests)
+        )
+    assert not one.free.lacking(total_of(r for one in admitted for r in one.requests))
+
+
+def test_backoff_doubles_up_to_a_quarter_of_an_hour() -> None:
+    assert [backoff_s(n) for n in (1, 2, 3, 6, 99)] == [30, 60, 120, 900, 900]
