@@ -213,37 +213,30 @@ class Watched:
 def cost(lab: Lab, table: Table, given: argparse.Namespace) -> None:
     """One web server with half of the viewers and two with all of them in turn, in crowds of the same size.
 
-    The control is one web server with half of the viewers on half of the cores, with all that is beside it.
-    Rounds beside which other programs used the machine are shown and not counted.
+    Each web server is kept to a core, so that both are never on the same. Rounds beside which other programs
+    used the machine are shown and not counted.
     """
     cores, ratios = sorted(os.sched_getaffinity(0)), []
+    for number, web in enumerate(lab.webs):
+        _keep(web.pid, [cores[number % len(cores)]])
     for number in range(1, given.rounds * _TRIES + 1):
-        one = _watched(lab, table, given, 1)
-        _keep_to(cores[: len(cores) // 2])
-        control = _watched(lab, table, given, 1, " on half of the cores")
-        _keep_to(cores)
-        two = _watched(lab, table, given, 2)
-        found = (
-            two.cpu_ms_per_mb / one.cpu_ms_per_mb,
-            two.p99_ms / one.p99_ms,
-            two.p99_ms / control.p99_ms,
-        )
-        is_quiet = max(one.others, control.others, two.others) <= _MOST_OTHERS
+        one, two = (_watched(lab, table, given, count) for count in (1, 2))
+        found = (two.cpu_ms_per_mb / one.cpu_ms_per_mb, two.p99_ms / one.p99_ms)
+        is_quiet = max(one.others, two.others) <= _MOST_OTHERS
         shown = ", ".join(f"{ratio:.2f}" for ratio in found)
         table.say(f"round {number}, ratios: {shown}" + ("" if is_quiet else "; not counted"))
         ratios += [found] if is_quiet else []
         if len(ratios) == given.rounds:
             break
+    for web in lab.webs:
+        _keep(web.pid, cores)
     table.add("rounds that a quiet machine was missing for", given.rounds - len(ratios), 0)
-    middle = [median(one) for one in zip(*ratios, strict=True)] or [math.nan] * 3
+    middle = [median(one) for one in zip(*ratios, strict=True)] or [math.nan] * 2
     table.add("processor time per MB, two / one, median", middle[0], 1.15)
     table.add("p99, two / one, median", middle[1], 1.15)
-    table.add("p99, two / one on half of the cores, median", middle[2])
 
 
-def _watched(
-    lab: Lab, table: Table, given: argparse.Namespace, count: int, where: str = ""
-) -> Watched:
+def _watched(lab: Lab, table: Table, given: argparse.Namespace, count: int) -> Watched:
     """So many web servers, each with half of the viewers."""
     lab.lead(count)
     pids, half = [one.pid for one in lab.webs[:count]], given.viewers // 2
@@ -262,7 +255,7 @@ def _watched(
     mb = sum(one.lines for one in seen) * LINE_BYTES / 1e6
     lags_ms = [ms for one in seen for ms in one.oldest_ms]
     found = Watched(used_s * 1000 / mb, percentile(lags_ms, 0.99), 1 - idle - own)
-    name = f"{count} web, {len(seats)} viewers{where}: "
+    name = f"{count} web, {len(seats)} viewers: "
     table.add(name + "MB/s", mb * _cores() / whole_s)
     table.add(name + "processor ms per MB", found.cpu_ms_per_mb)
     table.add(name + "median, ms", percentile(lags_ms, 0.5))
@@ -277,12 +270,11 @@ def _watched(
     return found
 
 
-def _keep_to(cores: Sequence[int]) -> None:
-    """Us and all that we have started, and what it starts from now on."""
-    for pid in (os.getpid(), *descendants(os.getpid())):
-        for thread in Path(f"/proc/{pid}/task").glob("*"):
-            with contextlib.suppress(OSError):  # it has ended
-                os.sched_setaffinity(int(thread.name), cores)
+def _keep(pid: int, cores: Sequence[int]) -> None:
+    """All threads of a process, and what they start from now on."""
+    for thread in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):  # it has ended
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 def _own_s() -> float:
