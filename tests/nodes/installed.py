@@ -1,5 +1,6 @@
 """Homeport in pods: installed by the commands of docs/cluster.md, and used by its address."""
 
+import json
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from tests.nodes import stand_ins
 from tests.nodes.pods import Pods
 from tests.tools.kubectls import current_kubectl
 from tests.tools.manifests import blocks
+from tests.tools.waiting import wait_for
 
 OVERLAY = "deploy/kubernetes/overlays/small"
 IMAGE = "registry.example/homeport:0.1.0"
@@ -52,6 +54,9 @@ class Installed(Portal):
 
     def tail(self, lines: int = 60) -> str:
         return "its log is in the cluster"
+
+    def session(self, name: str) -> requests.Session:
+        return _send_form(f"{self.url}/sign-in/", {"username": name, "password": PASSWORD})
 
     def invite(self, name: str, role: str = "researcher") -> Rest:
         """Somebody new, whom the admin ann invites, signed in."""
@@ -103,13 +108,18 @@ def commands(site: Mapping[str, str]) -> Sequence[str]:
 
 def join(link: str) -> requests.Session:
     """Open the link of an invitation, set a password, and be signed in."""
+    return _send_form(link, {"new_password1": PASSWORD, "new_password2": PASSWORD})
+
+
+def _send_form(address: str, fields: Mapping[str, str]) -> requests.Session:
+    """By HTTPS a form has to say where it comes from."""
     session = requests.Session()
-    page = session.get(link, timeout=30)
+    page = session.get(address, timeout=30)
     assert page.ok, page
     found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
     assert found, page.text
-    fields = {"csrfmiddlewaretoken": found[1], "new_password1": PASSWORD, "new_password2": PASSWORD}
-    answer = session.post(page.url, fields, timeout=30, headers={"Referer": page.url})
+    sent = {"csrfmiddlewaretoken": found[1], **fields}
+    answer = session.post(page.url, sent, timeout=30, headers={"Referer": page.url})
     assert answer.ok, answer.text
     return session
 
@@ -124,3 +134,18 @@ def invitation(said: str) -> str:
 def log(rest: Rest, job: str) -> str:
     """Of a training, as it is kept."""
     return rest.text(f"jobs/{job}/logs/?download=1")
+
+
+def doctor(pods: Pods) -> str:
+    """Waits for the result of the first doctor in the cluster, all of whose steps have to pass; its time in words."""
+
+    def result() -> str:
+        kept = pods.get("-n", "homeport", "configmap", "doctor")
+        return str(kept.get("data", {}).get("result.json", ""))
+
+    found = json.loads(wait_for("doctor has kept its result", result, timeout_s=300))
+    outcomes = {one["name"]: one["outcome"] for one in found["checks"]}
+    assert set(outcomes.values()) == {"passed"}, found
+    assert len(outcomes) == 12
+    own_s = found["took_s"] - found["pull_s"] - found["queued_s"]
+    return f"{own_s:.0f} s, besides {found['pull_s']} s for images and {found['queued_s']} s queued"
