@@ -10,6 +10,6 @@ chooses (uids, times, versions, generated names, addresses, ports) is replaced b
 Where onebox may differ stands in `exceptions.toml`, with what a user sees of it; anything else that
 differs is a failure, and so is an exception that nothing needs any more.
 
-Scripts play the kubelet of a Node that nobody runs; only `test_pods_that_run.py` and parts of
-`test_kubectl.py` need real ones.
+Scripts play the kubelet of a Node that nobody runs; only what is marked `needs_pods` needs real ones.
+Under real kubelets it is run by tests/nodes/test_contract.py.
 """

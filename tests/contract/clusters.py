@@ -31,6 +31,7 @@ class Cluster:
         side: which of the two it is.
         version: what it says of itself.
         has_node: whether pods run on it.
+        has_kubelet: and whether a kubelet runs them, not onebox's node half.
     """
 
     kubeconfig: Path
@@ -38,6 +39,7 @@ class Cluster:
     side: Side
     version: str
     has_node: bool
+    has_kubelet: bool
 
 
 @contextlib.contextmanager
@@ -60,13 +62,19 @@ def look(kubeconfig: Path) -> Cluster:
     kube = Kube(kubeconfig)
     version = str(kube.must("GET", "/version")["gitVersion"])
     nodes = kube.must("GET", f"{CORE}/nodes")["items"]
+    ready = [node for node in nodes if node["metadata"]["name"] != NODE and _is_ready(node)]
     return Cluster(
         kubeconfig,
         kube,
         "onebox" if "onebox" in version else "upstream",
         version,
-        any(node["metadata"]["name"] != NODE and _is_ready(node) for node in nodes),
+        bool(ready),
+        any("onebox" not in _runtime(node) for node in ready),
     )
+
+
+def _runtime(node: dict) -> str:
+    return str(node["status"]["nodeInfo"]["containerRuntimeVersion"])
 
 
 def _is_ready(node: dict) -> bool:
