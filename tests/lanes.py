@@ -111,7 +111,7 @@ UPSTREAM = (*PYTHON, "tests.upstream.run")
 NODES = ("tests/nodes",)
 OWN_NODES = ("tests/nodes/test_killed.py", "tests/nodes/test_small.py")
 # Homeport in pods of both nodes, which stays installed.
-INSIDE = tuple(f"tests/nodes/test_{name}.py" for name in ("checks", "restore", "inside"))
+INSIDE = tuple(f"tests/nodes/test_{name}.py" for name in ("checks", "restore", "amiss", "inside"))
 # These begin with an earlier version, each with a cluster of its own.
 VERSIONS = ("tests/nodes/test_versions.py", "tests/nodes/test_first_version.py")
 # What `.ci/run` tries of it, within ten minutes: the verdicts of policies, and Homeport in pods of both nodes.

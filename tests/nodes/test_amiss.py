@@ -1,0 +1,93 @@
+"""What goes wrong beneath Homeport in pods of two nodes: it is told where an admin looks, and goes on when it is mended.
+
+In a pytest call of its own, as it stays installed.
+"""
+
+import json
+import re
+
+from deploy.testcluster.nodes import products
+from tests.nodes.site import Site, lives
+from tests.nodes.test_inside import COUNT, SMALL, START_S, python
+from tests.tools.waiting import wait_for
+
+AHEAD_S = 90
+# The clock of a machine is moved for whoever loads this, as often as the file is written.
+CLOCK = {
+    "LD_PRELOAD": "/clock/clock.so",
+    "FAKETIME_TIMESTAMP_FILE": "/tmp/clock",
+    "FAKETIME_NO_CACHE": "1",
+    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+}
+
+
+def _homeports(site: Site) -> dict[str, int]:
+    """Lives of web servers and reconcilers."""
+    label = "app.kubernetes.io/component in (web,reconciler)"
+    found = site.pods.get("-n", "homeport", "pods", "-l", label)["items"]
+    return lives(one for one in found if "deletionTimestamp" not in one["metadata"])
+
+
+class Page:
+    """The health page, as an admin reads it."""
+
+    def __init__(self, site: Site) -> None:
+        self._session, self._url = site.portal.session("ann"), f"{site.portal.url}/admin/health/"
+
+    def says(self, pattern: str) -> int:
+        """How often."""
+        return len(re.findall(pattern, self._session.get(self._url, timeout=30).text))
+
+
+def test_clocks_that_are_apart_are_told_and_nothing_is_ended(site: Site) -> None:
+    """The reconcilers' is moved while they run, and set right."""
+    library = products.packages() / products.FAKETIME
+    made = ("configmap", "clock", f"--from-file=clock.so={library}")
+    site.pods.must("-n", "homeport", "create", *made)
+    container = {
+        "name": "reconciler",
+        "env": [{"name": name, "value": value} for name, value in CLOCK.items()],
+        "volumeMounts": [{"name": "clock", "mountPath": "/clock"}],
+    }
+    spec = {
+        "containers": [container],
+        "volumes": [{"name": "clock", "configMap": {"name": "clock"}}],
+    }
+    patch = json.dumps({"spec": {"template": {"spec": spec}}})
+    site.pods.must("-n", "homeport", "patch", "deployment/reconciler", "-p", patch)
+    site.rolled_out("reconciler")
+    label = "app.kubernetes.io/component=reconciler"
+    found = site.pods.get("-n", "homeport", "pods", "-l", label)["items"]
+    names = [one["metadata"]["name"] for one in found if "deletionTimestamp" not in one["metadata"]]
+
+    def set_clocks(ahead_s: int) -> None:
+        for name in names:
+            write = f"echo +{ahead_s}s > /tmp/clock.new && mv /tmp/clock.new /tmp/clock"
+            site.pods.must("-n", "homeport", "exec", name, "--", "sh", "-c", write)
+
+    set_clocks(0)
+    page, before = Page(site), _homeports(site)
+    job = site.ada.submit(
+        name="counts", command=python(COUNT, "/data/late"), replicas={"worker": SMALL}
+    )
+    site.ada.wait(job, "running", timeout_s=START_S)
+    pods = lives(site.pods_of(job["id"]))
+    set_clocks(AHEAD_S)
+    apart = r"the API server is (89|90|91) s behind the reconciler"
+    wait_for("the health page says so", lambda: page.says(apart), timeout_s=90)
+    assert page.says("Let every machine set its clock by NTP")
+    other = site.ada.submit(name="other", command=["true"], replicas={"worker": SMALL})
+    site.ada.wait(other, "succeeded", timeout_s=START_S)
+    set_clocks(0)
+    wait_for(
+        "the health page is content", lambda: not page.says("behind the reconciler"), timeout_s=90
+    )
+    assert lives(site.pods_of(job["id"])) == pods
+    assert _homeports(site) == before
+    [pod] = site.pods_of(job["id"])
+    end = ("exec", pod["metadata"]["name"], "-c", "main", "--", "touch", "/data/late")
+    site.pods.ask("-n", site.namespace, *end)  # which may die with it
+    done = site.ada.wait(job, "succeeded", timeout_s=START_S)
+    assert done["retries"] == 0
+    site.pods.must("-n", "homeport", "rollout", "undo", "deployment/reconciler")
+    site.rolled_out("reconciler")
