@@ -20,7 +20,10 @@ def two(cluster: NodeCluster, pods: Pods) -> Iterator[list[str]]:
     pods.apply(space)
     path = ("-n", NAMESPACE, "get", "serviceaccount", "default")
     wait_for("it has an account", lambda: pods.ask(*path).is_done)
-    pods.apply(*(server(NAMESPACE, f"on-{node.number}", node.name) for node in cluster.nodes))
+    made = [server(NAMESPACE, f"on-{node.number}", node.name) for node in cluster.nodes]
+    for one in made:  # else a node that is back after 5 s finds its pod deleted
+        one["spec"]["tolerations"] = [{"operator": "Exists", "effect": "NoExecute"}]
+    pods.apply(*made)
     pods.wait_until_ready(NAMESPACE, "on-1", "on-2")
     yield [pods.address(NAMESPACE, f"on-{node.number}") for node in cluster.nodes]
     pods.remove(NAMESPACE)
