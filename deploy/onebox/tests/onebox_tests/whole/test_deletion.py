@@ -63,7 +63,9 @@ def test_a_finished_pod_goes_at_once(space: Space):
 
 def test_a_pod_that_never_ran_goes_at_once(space: Space):
     space.pod("no-image", {"name": "m", "image": "example.com/no:1", "command": ["true"]})
-    space.pod("no-volume", volumes=[{"name": "v", "configMap": {"name": "absent"}}])
+    # A kubelet mounts what a container asks for, and no other volume.
+    waits = sleeper(volumeMounts=[{"name": "v", "mountPath": "/v"}])
+    space.pod("no-volume", waits, volumes=[{"name": "v", "configMap": {"name": "absent"}}])
     space.pod("crashes", shell("exit 1"))
     space.wait_event("no-image", "Failed")
     space.wait_event("no-volume", "FailedMount")
