@@ -6,6 +6,7 @@ reconciler writes everything observed, and `/internal/` (called by pods) writes 
 """
 
 import uuid
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.db import models
@@ -163,6 +164,12 @@ class Workload(models.Model):
     @property
     def is_final(self) -> bool:
         return self.state in FINAL_STATES
+
+    @property
+    def room_ends_by(self) -> datetime | None:
+        """`ends_by`, but where an earlier version, which knows nothing of it, has admitted it since."""
+        is_old = self.ends_by and self.admitted_at and self.ends_by < self.admitted_at
+        return None if is_old else self.ends_by
 
     @property
     def stopped_by(self) -> str:

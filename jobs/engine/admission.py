@@ -27,7 +27,7 @@ from jobs.kinds.state import Observed, WorkloadRow
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.rules import reasons
-from jobs.rules.admission import Fit
+from jobs.rules.admission import Amount, Fit
 from jobs.rules.queue.look import Decision, Looked, QueueSnapshot, look
 from jobs.rules.queue.state import UNKNOWN, QueueRules, Reservation
 from jobs.rules.reasons import Reason
@@ -64,6 +64,8 @@ class AdmissionPass:
         self._is_urgent = True
         self._not_before: datetime | None = None
         self._oldest: datetime | None = None  # since when the first of the queue waits
+        # By workload, for as long as it may still lack pods: what of which node it was admitted to.
+        self._planned: dict[str, Mapping[str, Amount]] = {}
 
     def note(self, *, added: bool) -> None:
         """Room or the queue changed; `added` when the queue itself may have grown."""
@@ -119,7 +121,11 @@ class AdmissionPass:
             written = await self._lease.commit(partial(write, admissions, now, kept))
         since = [one.queued_at for one in queue.queued if one.workload_id not in admitted]
         self._oldest = min(since, default=None)
-        self._note_waits(queue, {str(row.workload_id) for row in written} & admitted, now)
+        is_written = {str(row.workload_id) for row in written} & admitted
+        holding = {one.workload_id for one in queue.admitted} | is_written
+        new = {one.queued.workload_id: one.nodes for one in found if one.fit.kind == "now"}
+        self._planned = {pk: on for pk, on in (self._planned | new).items() if pk in holding}
+        self._note_waits(queue, is_written, now)
         self._is_wanted = len(found) < len(queue.queued)
         if self._is_wanted:  # the others are not kept waiting
             self._is_urgent, self._took_s = True, 0.0
@@ -143,7 +149,7 @@ class AdmissionPass:
             waits = Fit("later", words.code, words.text)
             decisions = [Decision(queued, waits) for queued in queue.queued]
             return Looked(decisions, queue.reservations, None), 0.0
-        capacity, read_s = _measured(partial(read_capacity, self._cache, queue))
+        capacity, read_s = _measured(partial(read_capacity, self._cache, queue, self._planned))
         waiting = QueueSnapshot(
             queue.queued,
             capacity.tenants,

@@ -13,13 +13,14 @@ from jobs.rules.admission import (
     Amount,
     NodeCapacity,
     ReplicaRequest,
+    in_order_of_filling,
     is_selected,
     node_capacity,
     reserve,
     total_of,
 )
 from jobs.rules.queue.look import QuotaHeadroom, seconds_of, size_of
-from jobs.rules.queue.state import RunningWorkload, Size, add, total
+from jobs.rules.queue.state import NOTHING, RunningWorkload, Size, add, total
 from portal.cluster import objects, resources
 from portal.cluster.cache import ClusterCache
 from portal.cluster.resources import Resources
@@ -39,10 +40,18 @@ class Capacity:
     running: tuple[RunningWorkload, ...] = ()
 
 
-def read_capacity(cache: ClusterCache, queue: Queue) -> Capacity:
-    """Quotas and nodes, less what is admitted but not there yet."""
+def read_capacity(
+    cache: ClusterCache, queue: Queue, planned: Mapping[str, Mapping[str, Amount]]
+) -> Capacity:
+    """Quotas and nodes, less what is admitted but not there yet.
+
+    Args:
+        planned: by workload: what of which node it was admitted to.
+    """
     invisible: dict[str, Amount] = {}
-    nodes = node_capacities(cache)
+    # Where what is still to come will come is a guess; what is kept for others it does not take.
+    kept = {name for one in queue.reservations for name, _ in one.room}
+    nodes = in_order_of_filling(node_capacities(cache), kept)
     running = []
     for admitted in queue.admitted:
         missing, unbound = _outstanding(cache, admitted)
@@ -51,11 +60,16 @@ def read_capacity(cache: ClusterCache, queue: Queue) -> Capacity:
         ports = max(0, total_of(admitted.requests).nodeports - seen)
         pods = total_of(missing).on_node
         invisible[admitted.namespace] = held + pods + Amount(nodeports=ports)
-        on = _held_by(cache, admitted.workload_id)
+        there = _held_by(cache, admitted.workload_id)
+        on = {name: size_of(amount) for name, amount in there.items()}
         if coming := [*missing, *unbound]:
-            nodes, guessed = _with(nodes, coming)
-            for name, size in guessed.items():
-                on[name] = add(on.get(name, size_of(Amount())), size)
+            if (plan := planned.get(admitted.workload_id)) is not None:
+                taken = {name: amount.less(there.get(name)) for name, amount in plan.items()}
+                nodes = _without(nodes, taken)
+            else:
+                nodes, taken = reserve(coming, nodes)
+            for name, amount in taken.items():
+                on[name] = add(on.get(name, NOTHING), size_of(amount))
         if on:
             running.append(_running(admitted, on))
     tenants = {
@@ -65,26 +79,20 @@ def read_capacity(cache: ClusterCache, queue: Queue) -> Capacity:
     return Capacity(tenants, tuple(nodes), tuple(running))
 
 
-def _with(
-    nodes: Sequence[NodeCapacity], coming: Sequence[ReplicaRequest]
-) -> tuple[list[NodeCapacity], dict[str, Size]]:
-    """The nodes when these have come, and where they are taken to come."""
-    before = {node.name: node.free for node in nodes}
-    after = reserve(coming, nodes)
-    return after, {
-        node.name: size_of(before[node.name] - node.free)
-        for node in after
-        if node.free != before[node.name]
-    }
+def _without(nodes: Sequence[NodeCapacity], taken: Mapping[str, Amount]) -> list[NodeCapacity]:
+    return [
+        replace(node, free=node.free - taken[node.name]) if node.name in taken else node
+        for node in nodes
+    ]
 
 
-def _held_by(cache: ClusterCache, workload_id: str) -> dict[str, Size]:
+def _held_by(cache: ClusterCache, workload_id: str) -> dict[str, Amount]:
     """What its pods hold of which node."""
     found: dict[str, Amount] = defaultdict(Amount)
     for pod in cache.pods.of_owner(workload_id):
         if pod.spec.node_name and pod.status.phase not in _ENDED:
             found[pod.spec.node_name] += amount_of(resources.of_pod(pod.spec))
-    return {name: size_of(amount) for name, amount in found.items()}
+    return found
 
 
 def _running(admitted: Admitted, on: Mapping[str, Size]) -> RunningWorkload:

@@ -139,7 +139,7 @@ def _read_admitted(now: datetime) -> Iterator[Admitted]:
             requests,
             +counts,
             workload.admitted_at,
-            workload.ends_by,
+            workload.room_ends_by,
             since + _LINGERS if is_going and since is not None else None,
         )
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from jobs.models import NodeReservation, Workload
+from jobs.models import NodeReservation, Replica, Workload
 from jobs.rules.queue.look import seconds_of, time_of
 from jobs.rules.queue.state import Reservation
 from jobs.rules.states import WorkloadState
@@ -38,11 +38,18 @@ def save(kept: Sequence[Reservation]) -> None:
 
 
 def avoided_nodes(workload_id: UUID) -> tuple[str, ...]:
-    """Names of nodes that are kept for others than this one, which may not end before they need them."""
+    """Names of nodes that are kept for others than this one, which may not end before they need them.
+
+    Not those that its latest pods were on: between two attempts it keeps its room.
+    """
     ends_by = Workload.objects.values_list("ends_by", flat=True).get(pk=workload_id)
     rows = NodeReservation.objects.exclude(workload=workload_id)
     names: set[str] = set()
     for row in rows.filter(workload__state=WorkloadState.QUEUED):
         if ends_by is None or row.starts_at is None or ends_by > row.starts_at:
             names |= {name for name, _ in row.room}
+    if names:
+        placed = Replica.objects.filter(workload=workload_id).exclude(node="")
+        latest = placed.order_by("-attempt").values_list("attempt", flat=True)[:1]
+        names -= set(placed.filter(attempt__in=list(latest)).values_list("node", flat=True))
     return tuple(sorted(names))

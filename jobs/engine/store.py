@@ -66,7 +66,7 @@ _STATE = _REPLICA_VALUES.index("state")
 # What a `WorkloadRow` has just as its row does.
 _AS_STORED = (
     *("image", "queued_at", "generation", "observed_generation", "desired", "stop_reason"),
-    *("stopped_by", "attempt", "requeued_count", "not_before", "admitted_at", "ends_by"),
+    *("stopped_by", "attempt", "requeued_count", "not_before", "admitted_at"),
     *(
         "started_at",
         "deciders_ended_at",
@@ -185,6 +185,7 @@ def _row_of(workload: Any) -> WorkloadRow:
         tenant_closed=workload.tenant.closed,
         is_owner_active=workload.owner.is_active,
         state=WorkloadState(workload.state),
+        ends_by=workload.room_ends_by,
         reason=reason_in(workload),
         notes=notes.load(workload.notes),
         steps=startup.load(workload.steps),

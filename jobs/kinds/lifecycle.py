@@ -269,6 +269,7 @@ class Lifecycle(Planner, ABC):
             requeued_count=count,
             not_before=not_before,
             admitted_at=None,
+            ends_by=None,
             has_plan=False,
             root_uid="",
         )

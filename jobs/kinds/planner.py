@@ -20,6 +20,7 @@ _COLUMNS = (
     "requeued_count",
     "not_before",
     "admitted_at",
+    "ends_by",
     "started_at",
     "deciders_ended_at",
     "finished_at",

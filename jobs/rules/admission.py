@@ -6,7 +6,7 @@ reconciler withdraws what was admitted and is then not placed.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -53,6 +53,10 @@ class Amount:
             self.pods * factor,
             self.nodeports * factor,
         )
+
+    def less(self, other: "Amount | None") -> "Amount":
+        """What is left of it without the other, and nothing below zero."""
+        return (self - other).largest(Amount()) if other is not None else self
 
     @property
     def on_node(self) -> "Amount":
@@ -454,15 +458,27 @@ def pack(
 
 def reserve(
     requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]
+) -> tuple[list[NodeCapacity], dict[str, Amount]]:
+    """The nodes after replicas that are admitted already, and what these took of which.
+
+    In the order of the nodes; one without room takes none away.
+    """
+    after = _fill(requests, nodes)[0]
+    pairs = zip(nodes, after, strict=True)
+    return after, {old.name: old.free - new.free for old, new in pairs if new is not old}
+
+
+def in_order_of_filling(
+    nodes: Iterable[NodeCapacity], last: Collection[str] = ()
 ) -> list[NodeCapacity]:
-    """The nodes after replicas that are admitted already; one without room takes none away."""
-    return _fill(requests, sorted(nodes, key=_filling))[0]
+    """The fullest first, as `pack` takes them; those of the names `last` after all others."""
+    return sorted(nodes, key=lambda node: (node.name in last, _filling(node)))
 
 
 def _fill(
     requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]
 ) -> tuple[list[NodeCapacity], int]:
-    """Of nodes in the order of `_filling`: what stays free, and how many replicas found no room."""
+    """In the order of the nodes: what stays free of each, and how many replicas found no room."""
     filled = list(nodes)
     counts: dict[Amount, int] = {}
     for request in requests:

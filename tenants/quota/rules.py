@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Sum
+from django.db.models import F, Q, Sum
 from django.utils.translation import gettext as _
 
 from portal import quantity
@@ -75,9 +75,9 @@ def lines_of_teams(teams: Sequence[Team]) -> dict[UUID, list[BudgetLine]]:
 
 
 def quota_sums(team_ids: Iterable[UUID]) -> dict[UUID, dict[str, int]]:
-    """Team -> kind -> what the quotas of its tenants add up to. One query.
+    """Team -> kind -> what the fixed quotas of its tenants add up to. One query.
 
-    Tenants that are suspended or in their days of grace count: they may come back with what they
+    A budget does not bound what is by weight. Tenants that are suspended or in their days of grace count: they may come back with what they
     had. Teams without tenants are absent.
     """
     rows = (
@@ -85,7 +85,12 @@ def quota_sums(team_ids: Iterable[UUID]) -> dict[UUID, dict[str, int]]:
         .exclude(state=Tenant.State.GONE)
         .order_by()
         .values("team_id")
-        .annotate(**{kind: Sum(QUOTA_COLUMNS[kind]) for kind in BUDGET_COLUMNS})
+        .annotate(
+            **{
+                kind: Sum(QUOTA_COLUMNS[kind], filter=Q(quota_by_weight=False), default=0)
+                for kind in BUDGET_COLUMNS
+            }
+        )
         .values_list("team_id", *BUDGET_COLUMNS)
     )
     return {team_id: dict(zip(BUDGET_COLUMNS, sums, strict=True)) for team_id, *sums in rows}

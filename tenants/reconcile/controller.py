@@ -115,7 +115,7 @@ class TenantController:
             return
         nodes = self._cache.nodes.watch.items.values()
         there = capacity(nodes, settings.NODE_SELECTOR, timezone.now())
-        if weights.changed_parts(there, namespaces):
+        if await asyncio.to_thread(weights.changed_parts, there, namespaces):
             changed = await self._writer.commit(partial(weights.give_parts, there))
             for pk, revision in changed:
                 await live.achanged("tenant", pk, revision, pk)

@@ -343,7 +343,7 @@ class TrainingLifecycle(RecycledLifecycle):
         if self.observed.attempt is not None:
             spent_s = self.notes.spent_s + self._attempt_s(self.observed.attempt.ended_at)
             notes = self.notes.for_new_attempt()
-            self.set(attempt=self.row.attempt + 1, admitted_at=None, notes=notes)
+            self.set(attempt=self.row.attempt + 1, admitted_at=None, ends_by=None, notes=notes)
             self.note(spent_s=spent_s, attempt_cause=Cause.RESUMED.value)
         self.turn(WorkloadState.QUEUED)
 

@@ -11,6 +11,7 @@ asked earlier loses anything by it.
 """
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import cached_property
 
 from jobs.rules.queue.keeping import Preempting, earliest_s, plan
@@ -84,10 +85,16 @@ class _Look:
         self._stop_in_time()
         self._empty_held_nodes()
         found = self._found
+        found.starts = [self._with_avoided(start) for start in found.starts]
         found.reservations = list(self._reservations.values())
         found.claims = list(self._claims.values())
         self._set_next_look()
         return found
+
+    def _with_avoided(self, start: Start) -> Start:
+        """It keeps off what is kept at the end of this look, also for one that came after it."""
+        kept = {self._state.nodes[i].name for i in (*self._room.claimed, *self._room.reserved)}
+        return replace(start, avoid=tuple(sorted(kept - {name for name, _ in start.nodes})))
 
     # --- what holds from before ---
     def _take_up_claims(self) -> None:
@@ -242,9 +249,7 @@ class _Look:
         self._started.add(name)
         self._found.why.pop(name, None)
         self._pods += amount[3]
-        avoid = ({*self._room.claimed, *self._room.reserved}) - taken.keys()
-        names = tuple(sorted(self._state.nodes[i].name for i in avoid))
-        self._found.starts.append(Start(name, self._room.names(taken), ends_s, names))
+        self._found.starts.append(Start(name, self._room.names(taken), ends_s))
         return had_kept
 
     def _give_up(self, owner: QueuedWorkload) -> bool:

@@ -108,12 +108,14 @@ class Decision:
         fit: its kind is "now" when it is admitted.
         ends_by: of what is admitted, when its room is free at the latest; None: it has no deadline.
         avoided_nodes: of what is admitted, names of the nodes that are kept for others.
+        nodes: of what is admitted, what of which node it found room on.
     """
 
     queued: Queued
     fit: Fit
     ends_by: datetime | None = None
     avoided_nodes: tuple[str, ...] = ()
+    nodes: Mapping[str, Amount] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ def look(
         start = starts.get(one.workload_id)
         if start is not None:
             ends_by = time_of(start.ends_by_s)
-            decisions.append(Decision(one, Fit("now"), ends_by, start.avoid))
+            decisions.append(Decision(one, Fit("now"), ends_by, start.avoid, _amounts(start)))
         elif (why := decided.why.get(one.workload_id)) is not None:
             decisions.append(Decision(one, hindered.get(one.workload_id) or answers.of(one, why)))
     return Looked(decisions, decided.reservations, time_of(decided.look_at_s))
@@ -190,7 +192,7 @@ def _hindered(waiting: QueueSnapshot, queue: Sequence[Queued], now: datetime) ->
         headroom = waiting.tenants[one.tenant_id]
         if headroom.closed:
             found[one.workload_id] = Fit("later", headroom.closed_code, headroom.closed)
-        elif one.not_before is not None and now < one.not_before:
+        elif one.not_before is not None and int(now.timestamp()) < seconds_of(one.not_before):
             found[one.workload_id] = _backing_off(one.not_before, now)
         elif answer := too_large(one.requests, headroom.hard, headroom.by_weight):
             found[one.workload_id] = answer
@@ -310,7 +312,10 @@ class _Answers:
         answer = self._placement(one.requests)
         kept = self._reservations.get(one.workload_id)
         if kept is not None:
-            return replace(answer, text=f"{answer.text}; {_promise(kept)}")
+            # The sentence is made by a packing of its own, which may find room where the decision did not.
+            told = "Waiting for free nodes" if answer.kind == "now" else answer.text
+            code = answer.code or "nodes"
+            return Fit("later", code, f"{told}; {_promise(kept)}")
         if answer.kind == "now":
             text = "Waiting for free nodes: what is free is kept for one that has waited longer"
             return Fit("later", "nodes", text)
@@ -338,12 +343,18 @@ def _promise(kept: Reservation) -> str:
     return f"{where} kept for it, and it starts by {at:%H:%M UTC on %d %B} at the latest"
 
 
+def _amounts(start: Start) -> dict[str, Amount]:
+    return {
+        name: Amount(cpu, memory, gpu, pods) for name, (gpu, cpu, memory, pods, _) in start.nodes
+    }
+
+
 def _after(nodes: Sequence[NodeCapacity], starts: Sequence[Start]) -> list[NodeCapacity]:
     """The nodes with what is free when these have started."""
     taken: dict[str, Amount] = defaultdict(Amount)
     for start in starts:
-        for name, (gpu, cpu, memory, pods, _) in start.nodes:
-            taken[name] += Amount(cpu, memory, gpu, pods)
+        for name, amount in _amounts(start).items():
+            taken[name] += amount
     return [
         replace(node, free=node.free - taken[node.name]) if node.name in taken else node
         for node in nodes

@@ -253,7 +253,7 @@ class Start:
     workload_id: str
     nodes: tuple[tuple[str, Size], ...]
     ends_by_s: int
-    avoid: tuple[str, ...]
+    avoid: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

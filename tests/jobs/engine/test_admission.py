@@ -149,6 +149,36 @@ async def test_room_is_kept_for_one_that_lacks_only_nodes() -> None:
     assert not await NodeReservation.objects.aexists()
 
 
+async def test_what_is_still_to_come_is_counted_where_it_was_admitted_to(world: World) -> None:
+    """Not on the node that is kept for another one, whose time would move by a guess."""
+    world = World(Sim(namespaces=("u-alice", "u-bob", "u-carol")))
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    allocatable = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "4", "pods": "110"}
+    for name in ("node-2", "node-3"):
+        ready = {"type": "Ready", "status": "True"}
+        status = {"allocatable": allocatable, "conditions": [ready]}
+        world.sim.put(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+        )
+    limits = {"deadline_s": 600, "starting_deadline_s": 60}
+    await world.submit(name="first", replicas=needs(gpu=7), **limits)
+    await world.rest(3)
+    large = await world.submit(owner="bob", name="large", replicas=needs(gpu=8))
+    await world.rest(3)
+    promised = await NodeReservation.objects.aget()
+    world.is_view_frozen = True  # pods of what starts now are not seen
+    for number in range(3):
+        await world.submit(owner="carol", name=f"later {number}", replicas=needs(gpu=1))
+        await world.rest(2)
+    assert (await states(world))[1:] == ["queued", *["starting"] * 3]
+    kept = await NodeReservation.objects.aget()
+    assert (kept.workload_id, kept.room, kept.starts_at) == (
+        large.pk,
+        promised.room,
+        promised.starts_at,
+    )
+
+
 async def test_what_belongs_to_a_tenant_that_is_not_ready_waits_with_words(world: World) -> None:
     async def why() -> tuple[str, str]:
         await world.round()

@@ -11,10 +11,11 @@ from pytest_django import DjangoAssertNumQueries
 from jobs.engine import store
 from jobs.engine.events import base_name
 from jobs.engine.queue_rows import read_queue
+from jobs.engine.reservations import avoided_nodes
 from jobs.engine.rows import Change
 from jobs.kinds.plan import EventNote, Plan
 from jobs.kinds.state import ArchiveRow, AttemptRow, ReplicaKey, ReplicaRow
-from jobs.models import WITH_WORK, Replica, ReplicaArchive, Workload
+from jobs.models import WITH_WORK, NodeReservation, Replica, ReplicaArchive, Workload
 from jobs.rules.states import ReplicaState
 from portal.cluster import names
 from tenants.models import Tenant
@@ -201,6 +202,21 @@ def test_between_two_attempts_all_room_is_held(tenant: Tenant) -> None:
         "restarting": {},
         "running": {"worker": 1},
     }
+
+
+def test_an_attempt_keeps_off_nodes_that_are_kept_but_not_off_its_own(tenant: Tenant) -> None:
+    soon, late = now() + timedelta(hours=1), now() + timedelta(hours=2)
+    waits = make_job(tenant, observed_generation=1)
+    room = [[name, [1, 1, 1, 1, 0]] for name in ("a", "b")]
+    NodeReservation.objects.create(workload=waits, room=room, starts_at=soon)
+    job = make_job(tenant, state="restarting", ends_by=late, attempt=2)
+    for attempt, node in ((1, "b"), (2, "a")):
+        where = {"role": "worker", "index": 0, "attempt": attempt, "node": node}
+        Replica.objects.create(workload=job, **where)
+    assert avoided_nodes(job.pk) == ("b",)
+    Workload.objects.filter(pk=job.pk).update(ends_by=soon)
+    assert avoided_nodes(job.pk) == ()
+    assert avoided_nodes(waits.pk) == ()
 
 
 def test_events_are_of_the_generation_that_is_observed(tenant: Tenant) -> None:

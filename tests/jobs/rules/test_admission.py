@@ -241,4 +241,4 @@ def test_packing_many_at_once_is_packing_them_one_by_one(requests, nodes) -> Non
 @given(requests_lists, nodes_lists)
 @settings(max_examples=50, deadline=None)
 def test_reserving_what_does_not_fit_does_no_harm(requests, nodes) -> None:
-    assert len(reserve(requests, nodes)) == len(nodes)
+    assert len(reserve(requests, nodes)[0]) == len(nodes)

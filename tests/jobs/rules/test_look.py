@@ -118,6 +118,10 @@ def test_what_starts_elsewhere_keeps_off_the_nodes_that_are_kept() -> None:
     queue = [whole, queued("small", 2)]
     found = look(QueueSnapshot(queue, EIGHT, [FULL, node("b", cpu=4000)], IN_AN_HOUR), NOW)
     assert [one.avoided_nodes for one in found.decisions] == [(), ("a",)]
+    queue = [queued("small", 0), whole]  # also where that is asked first
+    found = look(QueueSnapshot(queue, EIGHT, [FULL, node("b", cpu=3000)], IN_AN_HOUR), NOW)
+    assert [one.avoided_nodes for one in found.decisions] == [("a",), ()]
+    assert found.decisions[0].nodes == {"b": Amount(3000, 3 * GI, 0, 3)}
 
 
 @given(
