@@ -141,7 +141,7 @@ async def test_addresses_are_waited_for_without_a_thread(
         code, output = await running
         assert all(one["worker"] == ["10.0.0.1", "10.0.0.2"] for one in await others)
     assert code == 0
-    told = next(line for line in output.splitlines() if line.startswith("{"))
+    told = next(line for line in output.splitlines() if line.startswith(b"{"))
     assert json.loads(told)["cluster"] == {
         "worker": ["10.0.0.1:2222", "10.0.0.2:2222"],
         "ps": ["[fd00::3]:2222"],
