@@ -29,7 +29,8 @@ from tests.nodes.installed import (
     values,
 )
 from tests.nodes.pods import Pods
-from tests.tools.manifests import blocks, checkout
+from tests.nodes.site import lives
+from tests.tools.manifests import blocks, checkout, objects
 from tests.tools.waiting import wait_for
 
 START_S = 180
@@ -55,13 +56,42 @@ def one_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkout(tmp_path_factory.mktemp("site"))
+
+
+def test_an_apply_that_was_interrupted_is_told_and_mended_by_the_next(
+    one_node: NodeCluster, folder: Path
+) -> None:
+    """It ends when Homeport's own pods are made, and its database is not; all of it goes afterwards."""
+    page, pods = commands(SITE), Pods(one_node.kubeconfig)
+    for command in page[:3]:
+        run(folder, command, one_node.kubeconfig)
+    documents = objects(folder / OVERLAY)
+    kinds = [one["kind"] for one in documents]
+    pods.apply(*documents[: kinds.index("StatefulSet")])
+
+    def says() -> str:
+        return pods.ask("-n", "homeport", "logs", "deployment/web").out
+
+    wait_for("its log says why", lambda: "the database cannot be used yet" in says())
+    label = "app.kubernetes.io/component in (web,reconciler)"
+    own = ("-n", "homeport", "pods", "-l", label)
+    before = lives(pods.get(*own)["items"])
+    for command in page[3:5]:
+        run(folder, command, one_node.kubeconfig)
+    assert lives(pods.get(*own)["items"]) == before
+    run(folder, f"kubectl delete -k {OVERLAY} --ignore-not-found", one_node.kubeconfig)
+
+
 def test_the_page_leads_from_an_empty_node_to_a_notebook(
     one_node: NodeCluster,
+    folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder = checkout(tmp_path)
     page = commands(SITE)
     began = time.monotonic()
     said = [run(folder, command, one_node.kubeconfig) for command in page]
