@@ -1,7 +1,7 @@
 """What quotas and nodes have left, and who holds what of them: read of the cache, on the event loop."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from django.conf import settings
@@ -18,6 +18,7 @@ from jobs.rules.admission import (
     node_capacity,
     reserve,
     total_of,
+    without,
 )
 from jobs.rules.queue.look import QuotaHeadroom, seconds_of, size_of
 from jobs.rules.queue.state import NOTHING, RunningWorkload, Size, add, total
@@ -65,7 +66,7 @@ def read_capacity(
         if coming := [*missing, *unbound]:
             if (plan := planned.get(admitted.workload_id)) is not None:
                 taken = {name: amount.less(there.get(name)) for name, amount in plan.items()}
-                nodes = _without(nodes, taken)
+                nodes = without(nodes, taken)
             else:
                 nodes, taken = reserve(coming, nodes)
             for name, amount in taken.items():
@@ -77,13 +78,6 @@ def read_capacity(
         for tenant in queue.tenants
     }
     return Capacity(tenants, tuple(nodes), tuple(running))
-
-
-def _without(nodes: Sequence[NodeCapacity], taken: Mapping[str, Amount]) -> list[NodeCapacity]:
-    return [
-        replace(node, free=node.free - taken[node.name]) if node.name in taken else node
-        for node in nodes
-    ]
 
 
 def _held_by(cache: ClusterCache, workload_id: str) -> dict[str, Amount]:

@@ -468,6 +468,14 @@ def reserve(
     return after, {old.name: old.free - new.free for old, new in pairs if new is not old}
 
 
+def without(nodes: Sequence[NodeCapacity], taken: Mapping[str, Amount]) -> list[NodeCapacity]:
+    """The nodes with what is free when this is taken of them, by their names."""
+    return [
+        replace(node, free=node.free - taken[node.name]) if node.name in taken else node
+        for node in nodes
+    ]
+
+
 def in_order_of_filling(
     nodes: Iterable[NodeCapacity], last: Collection[str] = ()
 ) -> list[NodeCapacity]:

@@ -22,6 +22,7 @@ from jobs.rules.admission import (
     needs_text,
     placement,
     total_of,
+    without,
 )
 from jobs.rules.queue.decision import decide
 from jobs.rules.queue.order import dominant_share
@@ -296,10 +297,13 @@ class _Answers:
         self._tenants = waiting.tenants
         self._reservations = {one.workload_id: one for one in decided.reservations}
         self._taken: dict[str, Amount] = defaultdict(Amount)
+        of_nodes: dict[str, Amount] = defaultdict(Amount)
         for start in decided.starts:
             one = self._by_id[start.workload_id]
             self._taken[one.tenant_id] += total_of(one.requests)
-        nodes = KnownNodes(_after(waiting.nodes, decided.starts))
+            for name, amount in _amounts(start).items():
+                of_nodes[name] += amount
+        nodes = KnownNodes(without(waiting.nodes, of_nodes))
         self._placement = cache(lambda requests: placement(requests, nodes))
 
     def of(self, one: Queued, why: Why) -> Fit:
@@ -347,18 +351,6 @@ def _amounts(start: Start) -> dict[str, Amount]:
     return {
         name: Amount(cpu, memory, gpu, pods) for name, (gpu, cpu, memory, pods, _) in start.nodes
     }
-
-
-def _after(nodes: Sequence[NodeCapacity], starts: Sequence[Start]) -> list[NodeCapacity]:
-    """The nodes with what is free when these have started."""
-    taken: dict[str, Amount] = defaultdict(Amount)
-    for start in starts:
-        for name, amount in _amounts(start).items():
-            taken[name] += amount
-    return [
-        replace(node, free=node.free - taken[node.name]) if node.name in taken else node
-        for node in nodes
-    ]
 
 
 def backoff_s(withdrawals: int) -> int:
