@@ -110,6 +110,7 @@ class Memory(Quantity):
 class Whole(Quantity):
     """Pieces: 7 or "7"."""
 
+    default_error_messages = {"invalid_quantity": _("This must be a whole number.")}
     parse = staticmethod(quantity.count)
     show = str
 
