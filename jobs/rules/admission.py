@@ -61,7 +61,7 @@ class Amount:
     @property
     def on_node(self) -> "Amount":
         """What a node has to have for it."""
-        return replace(self, nodeports=0)
+        return replace(self, nodeports=0) if self.nodeports else self
 
     def get(self, resource: str) -> int:
         return int(getattr(self, resource))
@@ -95,6 +95,11 @@ class ReplicaRequest:
     @property
     def total(self) -> Amount:
         return self.each.times(self.count)
+
+    @property
+    def on_node(self) -> "ReplicaRequest":
+        each = self.each.on_node
+        return self if each is self.each else replace(self, each=each)
 
 
 @dataclass(frozen=True)
@@ -295,7 +300,7 @@ def find_too_large(
     """
     part = over_part(requests, hard) if by_weight else None
     never = None if part else _over_quota(requests, hard)
-    placed = [replace(request, each=request.each.on_node) for request in requests]
+    placed = [request.on_node for request in requests]
     return never or _over_cluster(placed, nodes) or part
 
 
@@ -414,7 +419,7 @@ def placement(asked: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit:
     """Now, or later with what lacks on the nodes."""
     if not nodes.all:
         return Fit("later", "no_nodes", "Waiting for the cluster: its nodes are not known yet")
-    requests = [replace(request, each=request.each.on_node) for request in asked]
+    requests = [request.on_node for request in asked]
     total, left_over = total_of(requests), 0
     lacking = nodes.free.lacking(total)
     if not lacking:

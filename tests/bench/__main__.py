@@ -22,6 +22,7 @@ from tests.bench import (
     log_rows,
     page_rows,
     proof_row,
+    queue_row,
     submit_row,
 )
 from tests.bench.ledger import Ledger
@@ -43,8 +44,11 @@ PAGES = ("M11", "M12")
 SUBMIT = ("M13",)
 LAG = ("M14",)
 PROOFS = ("M15",)
+QUEUE = ("M16",)
 LOGS = (*(row for rows in LOG_WORKLOADS.values() for row in rows), *GATES)
-ROWS = tuple(sorted((*LOGS, *CACHE, *PAGES, *SUBMIT, *LAG, *PROOFS), key=lambda row: int(row[1:])))
+ROWS = tuple(
+    sorted((*LOGS, *CACHE, *PAGES, *SUBMIT, *LAG, *PROOFS, *QUEUE), key=lambda row: int(row[1:]))
+)
 REPEATS, QUICK_REPEATS = 5, 2
 REAL_REPEATS = 2
 CACHE_REPEATS = 3  # each takes half a minute, nearly all of it the informer's
@@ -163,6 +167,8 @@ def main(arguments: Sequence[str]) -> int:
         asyncio.run(pages(Path(folder), wanted, repeats, table))
         if wanted.intersection(SUBMIT):
             table.add(submit_row.submit(repeats))
+        if wanted.intersection(QUEUE):
+            table.add(queue_row.looks(repeats))
         if wanted.intersection(PROOFS):
             table.add(proof_row.proofs())
     say("\n".join(["", summary(table.results), *notes]))

@@ -349,12 +349,10 @@ class _Look:
         return is_released
 
     def _reserve(self, queued: QueuedWorkload) -> None:
-        if queued.workload_id in self._reservations:
+        if queued.workload_id in self._reservations or self._pools_of(queued) <= self._considered:
             return
         kept = self._kept_from(queued, for_good=True)
         if lacking(add(self._left[queued.namespace], kept, -1), self._totals[queued.workload_id]):
-            return
-        if self._pools_of(queued) <= self._considered:
             return
         best = self._best_plan(queued, self._considered)
         if best is None:  # not even empty nodes would do
