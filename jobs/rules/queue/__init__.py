@@ -9,4 +9,5 @@ so the reconciler, the estimates and the simulated week run the same code. Its p
 - `keeping`: reservations with their times, and which `low` workloads must go,
 - `decision`: one look at the queue,
 - `look`: the same in admission's amounts, with sentences.
+- `estimate`: the same on a virtual clock: when each that waits will start, and what that follows from.
 """
