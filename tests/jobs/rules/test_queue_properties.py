@@ -1,9 +1,5 @@
-"""What holds whatever people and the cluster do, judged by `queue_judge`; and that the judge sees each mistake.
+"""What holds whatever people and the cluster do, judged by `queue_judge`; and that the judge sees each mistake."""
 
-HOMEPORT_QUEUE_STEPS says how many steps are tried; 500 unless it is set.
-"""
-
-import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,7 +31,7 @@ from jobs.rules.queue.state import (
 from tests.jobs.rules.queue_judge import judge
 from tests.jobs.rules.queue_world import STEPS, BrokenRuleError, World
 
-STEPS_TRIED = int(os.environ.get("HOMEPORT_QUEUE_STEPS", "500"))
+STEPS_TRIED = 500  # tests/scale/test_queue_steps.py tries 20,000
 STEPS_EACH = 50
 # A step as often as its weight says.
 NAMES = [name for name, (weight, _) in STEPS.items() for _ in range(weight)]
