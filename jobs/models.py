@@ -104,6 +104,8 @@ class Workload(models.Model):
     # Counts starts; cookies and tickets of an earlier start are worth nothing.
     generation = models.IntegerField(default=1)
     queued_at = models.DateTimeField(default=timezone.now)  # when this generation was asked for
+    # Its place in its namespace's own order of the queue; equal ones go by age.
+    rank = models.IntegerField(default=0, db_default=0)
     stop_requested_at = models.DateTimeField(null=True)
     stop_requested_by = models.ForeignKey(
         User, null=True, on_delete=models.SET_NULL, related_name="+"
@@ -126,6 +128,10 @@ class Workload(models.Model):
     # Fixed at admission: its room is free then at the latest. Null: it has no deadline, or an earlier
     # version admitted it.
     ends_by = models.DateTimeField(null=True)
+    # While it is being stopped for another one: since when, and for whose.
+    preempted_at = models.DateTimeField(null=True)
+    preempted_for = models.CharField(max_length=150, blank=True, default="", db_default="")
+    stops_from = models.DateTimeField(null=True)  # until then nothing is stopped for it
     started_at = models.DateTimeField(null=True)  # first time that all of it ran, or answered
     deciders_ended_at = models.DateTimeField(null=True)  # when the deciding replicas ended
     finished_at = models.DateTimeField(null=True)
@@ -289,6 +295,23 @@ class NodeReservation(models.Model):
     room = models.JSONField()
     # It starts then at the latest; null: what runs there has no deadline.
     starts_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{len(self.room)} nodes"
+
+
+class NodeClaim(models.Model):
+    """Nodes on which work of low priority is being stopped for a workload in the queue, its alone until then."""
+
+    workload = models.OneToOneField(
+        Workload,
+        on_delete=models.CASCADE,
+        primary_key=True,
+        related_name="claim",
+        db_constraint=False,
+    )
+    room = models.JSONField()  # as that of a reservation
+    until = models.DateTimeField()
 
     def __str__(self) -> str:
         return f"{len(self.room)} nodes"

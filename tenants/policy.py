@@ -77,6 +77,8 @@ ALLOWED: Mapping[str, frozenset[TenantRole]] = {
         "stop": {OWNER, LEAD, ADMIN},
         "suspend": {OWNER, LEAD, ADMIN},
         "resume": {OWNER, LEAD, ADMIN},
+        "prioritize": {OWNER, LEAD, ADMIN},
+        "prefer": {LEAD, ADMIN},  # to the rest of the team: the priority high
         "delete": {OWNER, ADMIN},  # logs and files go with it
         "read_values": {OWNER},  # values of variables and addresses of code may be secrets
         # a kind names one of these two
@@ -113,6 +115,14 @@ _REFUSALS: Mapping[str, tuple[Any, str]] = {
     "resume": (
         _("Only its owner, a lead of the team or an admin may resume it."),
         "only its owner, a lead or an admin may resume it",
+    ),
+    "prioritize": (
+        _("Only its owner, a lead of the team or an admin may change its priority."),
+        "only its owner, a lead or an admin may change its priority",
+    ),
+    "prefer": (
+        _("Only a lead of the team or an admin may give or take the priority high."),
+        "only a lead or an admin may give or take the priority high",
     ),
     "delete": (
         _("Only its owner or an admin may delete it."),

@@ -21,7 +21,7 @@ from asgiref.sync import sync_to_async
 
 from jobs.engine import manifests, queue_rows, reservations, store
 from jobs.engine.capacity import read_capacity
-from jobs.engine.rows import Change, ChangedRow, Queue
+from jobs.engine.rows import Change, ChangedRow, Kept, Queue
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import Observed, WorkloadRow
 from jobs.leader.clock import SteadyClock
@@ -29,7 +29,7 @@ from jobs.leader.lease import Lease
 from jobs.rules import reasons
 from jobs.rules.admission import Amount, Fit
 from jobs.rules.queue.look import Decision, Looked, QueueSnapshot, look
-from jobs.rules.queue.state import UNKNOWN, QueueRules, Reservation
+from jobs.rules.queue.state import UNKNOWN, Preemption, QueueRules
 from jobs.rules.reasons import Reason
 from portal import metrics
 from portal.cluster.cache import ClusterCache
@@ -115,10 +115,11 @@ class AdmissionPass:
         self._looked_at, self._took_s = self._clock.now(), read_s + packed_s
         admissions = admissions_of(found)
         admitted = {one.queued.workload_id for one in found if one.fit.kind == "now"}
-        kept = None if set(looked.reservations) == set(queue.reservations) else looked.reservations
+        kept = Kept(tuple(looked.reservations), tuple(looked.claims))
+        stops = looked.preemptions
         written: list[ChangedRow] = []
-        if admissions or kept is not None:
-            written = await self._lease.commit(partial(write, admissions, now, kept))
+        if admissions or stops or kept != queue.kept:
+            written = await self._lease.commit(partial(write, admissions, now, kept, stops))
         since = [one.queued_at for one in queue.queued if one.workload_id not in admitted]
         self._oldest = min(since, default=None)
         is_written = {str(row.workload_id) for row in written} & admitted
@@ -148,14 +149,15 @@ class AdmissionPass:
             words = reasons.make("cluster_unreachable")
             waits = Fit("later", words.code, words.text)
             decisions = [Decision(queued, waits) for queued in queue.queued]
-            return Looked(decisions, queue.reservations, None), 0.0
+            return Looked(decisions, (), queue.kept.reservations, queue.kept.claims, None), 0.0
         capacity, read_s = _measured(partial(read_capacity, self._cache, queue, self._planned))
         waiting = QueueSnapshot(
             queue.queued,
             capacity.tenants,
             capacity.nodes,
             capacity.running,
-            queue.reservations,
+            queue.kept.reservations,
+            queue.kept.claims,
             queue.recent,
         )
         # Packing a long queue takes its time, and the event loop has viewers to serve.
@@ -178,6 +180,7 @@ class Admission:
     fit: Fit
     ends_by: datetime | None = None
     avoided_nodes: tuple[str, ...] = ()
+    had_claim: bool = False
 
 
 def reason_of(fit: Fit) -> Reason:
@@ -189,14 +192,23 @@ def reason_of(fit: Fit) -> Reason:
 def admissions_of(decisions: Sequence[Decision]) -> list[Admission]:
     """The decisions that have to be written."""
     return [
-        Admission(UUID(one.queued.workload_id), one.fit, one.ends_by, one.avoided_nodes)
+        Admission(
+            UUID(one.queued.workload_id),
+            one.fit,
+            one.ends_by,
+            one.avoided_nodes,
+            one.had_claim,
+        )
         for one in decisions
         if one.fit.kind == "now" or reason_of(one.fit) != one.queued.shown
     ]
 
 
 def write(
-    admissions: Sequence[Admission], now: datetime, kept: Sequence[Reservation] | None = None
+    admissions: Sequence[Admission],
+    now: datetime,
+    kept: Kept | None = None,
+    stops: Sequence[Preemption] = (),
 ) -> list[ChangedRow]:
     """Writes each; a workload that cannot be rendered fails and stops no other.
 
@@ -204,7 +216,8 @@ def write(
     started anew or admitted meanwhile.
 
     Args:
-        kept: the reservations that hold from now on; None: those of before.
+        kept: what is kept from now on; None: what was before.
+        stops: who is stopped from now on, and for whom.
     """
     if kept is not None:
         reservations.save(kept)
@@ -212,7 +225,8 @@ def write(
     for first in range(0, len(admissions), _ROWS_AT_ONCE):
         chosen = admissions[first : first + _ROWS_AT_ONCE]
         queued |= store.load_queued([one.workload_id for one in chosen])
-    return store.fenced(admissions, partial(_write_one, queued, now))
+    admitted = store.fenced(admissions, partial(_write_one, queued, now))
+    return admitted + [row for one in stops if (row := store.preempt(one, now)) is not None]
 
 
 def _write_one(
@@ -227,7 +241,7 @@ def _write_one(
         made = lifecycle(row, Observed(), now).keep_waiting(reason_of(admission.fit))
     else:
         row = replace(row, ends_by=admission.ends_by)
-        made = lifecycle(row, Observed(), now).admit()
+        made = lifecycle(row, Observed(), now).admit(had_claim=admission.had_claim)
         made = replace(made, columns={**made.columns, "ends_by": admission.ends_by})
         try:
             documents = manifests.render(

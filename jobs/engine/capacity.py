@@ -51,7 +51,7 @@ def read_capacity(
     """
     invisible: dict[str, Amount] = {}
     # Where what is still to come will come is a guess; what is kept for others it does not take.
-    kept = {name for one in queue.reservations for name, _ in one.room}
+    kept = {name for one in queue.kept.reservations for name, _ in one.room}
     nodes = in_order_of_filling(node_capacities(cache), kept)
     running = []
     for admitted in queue.admitted:
@@ -97,6 +97,8 @@ def _running(admitted: Admitted, on: Mapping[str, Size]) -> RunningWorkload:
         total=total(on.values()),
         admitted_at_s=0 if admitted.admitted_at is None else seconds_of(admitted.admitted_at),
         ends_by_s=seconds_of(admitted.ends_by),
+        is_low=admitted.is_low,
+        grace_s=admitted.grace_s,
         gone_by_s=seconds_of(admitted.gone_by),
     )
 

@@ -38,11 +38,11 @@ def read_queue(now: datetime, aging: timedelta) -> Queue:
     Args:
         aging: after so long in the queue it matters what else of the namespace was admitted.
     """
-    columns = ("kind", "name", "replicas", "queued_at", "not_before", "tenant")
+    columns = ("kind", "name", "replicas", "queued_at", "not_before", "stops_from", "rank")
     shown = ("reason_code", "reason_text", "reason_next_step")
     whose = ("namespace", "state", "desired", "quota_by_weight")
     rows = _with_policy(Workload.objects.filter(IS_QUEUED).select_related("tenant"))
-    found = list(rows.only(*columns, *shown, *(f"tenant__{name}" for name in whose)))
+    found = list(rows.only(*columns, "tenant", *shown, *(f"tenant__{name}" for name in whose)))
     if not found:
         return Queue((), (), ())
     tenants = {one.tenant_id: one.tenant for one in found}
@@ -61,14 +61,16 @@ def read_queue(now: datetime, aging: timedelta) -> Queue:
             )
             for pk, tenant in tenants.items()
         ),
-        reservations=reservations.load(),
+        kept=reservations.load(),
         recent=_recent(since) if is_old else {},
     )
 
 
 def _with_policy(rows: Any) -> Any:
     return rows.annotate(
-        topology=KT("spec__topology"), run_policy=KeyTransform("run_policy", "spec")
+        topology=KT("spec__topology"),
+        run_policy=KeyTransform("run_policy", "spec"),
+        priority=KT("spec__priority"),
     )
 
 
@@ -88,6 +90,9 @@ def _in_queue(workload: Any) -> Queued:
         not_before=workload.not_before,
         shown=reason_in(workload),
         lasts_s=_lasts_s(workload),
+        priority=workload.priority or "normal",
+        stops_from=workload.stops_from,
+        rank=workload.rank,
     )
 
 
@@ -107,9 +112,9 @@ def _read_admitted(now: datetime) -> Iterator[Admitted]:
     holding = Q(state__in=HOLDING_STATES)
     lingering = WITH_WORK & Q(state__in=FINAL_STATES, finished_at__gte=now - _LINGERS)
     columns = ("kind", "state", "replicas", "attempt", "tenant__namespace", "admitted_at")
-    times = ("ends_by", "finished_at", "stop_requested_at")
+    times = ("ends_by", "finished_at", "stop_requested_at", "preempted_at")
     rows = Workload.objects.filter(holding | lingering).select_related("tenant")
-    rows = rows.only(*columns, *times).annotate(teardown=KT("notes__teardown"))
+    rows = _with_policy(rows.only(*columns, *times).annotate(teardown=KT("notes__teardown")))
     found = list(rows)
     ended: dict[UUID, Counter[str]] = defaultdict(Counter)
     over = Replica.objects.filter(
@@ -132,6 +137,10 @@ def _read_admitted(now: datetime) -> Iterator[Admitted]:
         for role, asked in workload.replicas.items():
             counts[role] = max(0, counts[role] - len(indexes_of(asked)) + at_once(asked))
         since = workload.finished_at or workload.stop_requested_at
+        gone_by = since + _LINGERS if is_going and since is not None else None
+        grace_s = KINDS[workload.kind].longest_grace_s(workload.topology or "", workload.replicas)
+        if workload.preempted_at is not None:
+            gone_by = workload.preempted_at + timedelta(seconds=grace_s)
         return Admitted(
             str(workload.pk),
             str(workload.tenant_id),
@@ -140,7 +149,9 @@ def _read_admitted(now: datetime) -> Iterator[Admitted]:
             +counts,
             workload.admitted_at,
             workload.room_ends_by,
-            since + _LINGERS if is_going and since is not None else None,
+            gone_by,
+            workload.priority == "low",
+            grace_s,
         )
 
     return readable(found, held)

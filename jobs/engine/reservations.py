@@ -1,40 +1,72 @@
 """The rows of room that is kept for what waits. Blocking: called in the database thread."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
-from jobs.models import NodeReservation, Replica, Workload
+from jobs.engine.rows import Kept
+from jobs.models import NodeClaim, NodeReservation, Replica, Workload
 from jobs.rules.queue.look import seconds_of, time_of
-from jobs.rules.queue.state import Reservation
+from jobs.rules.queue.state import Reservation, RoomClaim, Size
 from jobs.rules.states import WorkloadState
 
 
-def load() -> tuple[Reservation, ...]:
-    """All that there are, also of what has left the queue meanwhile."""
-    return tuple(map(_reservation, NodeReservation.objects.order_by("pk")))
+def load() -> Kept:
+    """All that there is, also of what has left the queue meanwhile."""
+    return Kept(
+        tuple(
+            Reservation(str(row.workload_id), _room(row.room), seconds_of(row.starts_at))
+            for row in NodeReservation.objects.order_by("pk")
+        ),
+        tuple(
+            RoomClaim(str(row.workload_id), _room(row.room), seconds_of(row.until))
+            for row in NodeClaim.objects.order_by("pk")
+        ),
+    )
 
 
-def _reservation(row: NodeReservation) -> Reservation:
-    room = tuple((name, (size[0], size[1], size[2], size[3], size[4])) for name, size in row.room)
-    return Reservation(str(row.workload_id), room, seconds_of(row.starts_at))
+def _room(stored: Sequence[Any]) -> tuple[tuple[str, Size], ...]:
+    return tuple((name, (size[0], size[1], size[2], size[3], size[4])) for name, size in stored)
 
 
-def save(kept: Sequence[Reservation]) -> None:
+def save(kept: Kept) -> None:
     """These hold from now on, and no others. Call inside `Lease.commit`."""
-    NodeReservation.objects.exclude(workload__in=[one.workload_id for one in kept]).delete()
-    NodeReservation.objects.bulk_create(
+    _replace(
         [
             NodeReservation(
                 workload_id=UUID(one.workload_id),
                 room=one.room,
                 starts_at=time_of(one.starts_at_s),
             )
-            for one in kept
+            for one in kept.reservations
         ],
-        update_conflicts=True,
-        unique_fields=["workload"],
-        update_fields=["room", "starts_at"],
+        NodeReservation,
+        "starts_at",
     )
+    _replace(
+        [
+            NodeClaim(
+                workload_id=UUID(one.workload_id),
+                room=one.room,
+                until=datetime.fromtimestamp(one.until_s, UTC),
+            )
+            for one in kept.claims
+        ],
+        NodeClaim,
+        "until",
+    )
+
+
+def _replace(rows: Sequence[Any], table: Any, time: str) -> None:
+    table.objects.exclude(workload__in=[row.workload_id for row in rows]).delete()
+    if rows:
+        table.objects.bulk_create(
+            rows,
+            update_conflicts=True,
+            unique_fields=["workload"],
+            update_fields=["room", time],
+        )
 
 
 def avoided_nodes(workload_id: UUID) -> tuple[str, ...]:
@@ -43,11 +75,13 @@ def avoided_nodes(workload_id: UUID) -> tuple[str, ...]:
     Not those that its latest pods were on: between two attempts it keeps its room.
     """
     ends_by = Workload.objects.values_list("ends_by", flat=True).get(pk=workload_id)
-    rows = NodeReservation.objects.exclude(workload=workload_id)
     names: set[str] = set()
-    for row in rows.filter(workload__state=WorkloadState.QUEUED):
-        if ends_by is None or row.starts_at is None or ends_by > row.starts_at:
-            names |= {name for name, _ in row.room}
+    for table in (NodeReservation, NodeClaim):
+        rows = table.objects.exclude(workload=workload_id)
+        for row in rows.filter(workload__state=WorkloadState.QUEUED):
+            starts_at = row.starts_at if isinstance(row, NodeReservation) else None
+            if ends_by is None or starts_at is None or ends_by > starts_at:
+                names |= {name for name, _ in row.room}
     if names:
         placed = Replica.objects.filter(workload=workload_id).exclude(node="")
         latest = placed.order_by("-attempt").values_list("attempt", flat=True)[:1]

@@ -9,7 +9,7 @@ from jobs.kinds.plan import EventNote, Plan
 from jobs.kinds.state import LoadedRow
 from jobs.rules.admission import Amount, ReplicaRequest
 from jobs.rules.queue.look import Queued
-from jobs.rules.queue.state import Reservation
+from jobs.rules.queue.state import Reservation, RoomClaim
 
 # What people want of a workload and of its tenant; compared only, to see whether it changed.
 Intent = tuple[str, ...]
@@ -79,6 +79,7 @@ class Admitted:
     Attributes:
         ends_by: its room is free then at the latest; None: it has no deadline.
         gone_by: while it is being stopped, when its grace is over; else None.
+        is_low: it may be stopped for others, and then has `grace_s` seconds to end.
     """
 
     workload_id: str
@@ -89,6 +90,8 @@ class Admitted:
     admitted_at: datetime | None = None
     ends_by: datetime | None = None
     gone_by: datetime | None = None
+    is_low: bool = False
+    grace_s: int = 120
 
 
 @dataclass(frozen=True)
@@ -103,16 +106,24 @@ class TenantQueue:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """Room that is kept, and for whom."""
+
+    reservations: tuple[Reservation, ...] = ()
+    claims: tuple[RoomClaim, ...] = ()
+
+
+@dataclass(frozen=True)
 class Queue:
     """What the database knows.
 
     Attributes:
-        reservations: those of the last look.
+        kept: reservations and claims of the last look.
         recent: by tenant: when something was admitted in the last hours, and what that asked for.
     """
 
     queued: tuple[Queued, ...]
     admitted: tuple[Admitted, ...]
     tenants: tuple[TenantQueue, ...]
-    reservations: tuple[Reservation, ...] = ()
+    kept: Kept = field(default_factory=Kept)
     recent: Mapping[str, Sequence[tuple[datetime, Amount]]] = field(default_factory=dict)

@@ -7,6 +7,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from datetime import datetime
 from itertools import starmap
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -39,10 +40,12 @@ from jobs.kinds.state import (
     WorkloadRow,
 )
 from jobs.models import WITH_WORK, Attempt, Replica, ReplicaArchive, Workload
+from jobs.rules.queue.state import Preemption
 from jobs.rules.reasons import Reason
 from jobs.rules.requests import at_once, indexes_of
 from jobs.rules.states import (
     FINAL_STATES,
+    HOLDING_STATES,
     Desired,
     ReplicaState,
     WorkloadState,
@@ -54,7 +57,7 @@ log = logging.getLogger(__name__)
 
 _REPLICAS_AT_ONCE = 100  # SQLite has a limit of variables in a query
 _INTENT = (
-    *("pk", "desired", "generation"),
+    *("pk", "desired", "generation", "preempted_at"),
     *("tenant__desired", "tenant__state", "owner__is_active"),
 )
 # Columns have the names of the fields, and are asked for in their order.
@@ -67,6 +70,7 @@ _STATE = _REPLICA_VALUES.index("state")
 _AS_STORED = (
     *("image", "queued_at", "generation", "observed_generation", "desired", "stop_reason"),
     *("stopped_by", "attempt", "requeued_count", "not_before", "admitted_at"),
+    *("preempted_at", "preempted_for", "stops_from"),
     *(
         "started_at",
         "deciders_ended_at",
@@ -252,6 +256,21 @@ def save_admission(change: Change, documents: Sequence[Object] | None) -> Change
     _save_attempts([change])
     save_events(changed.workload_id, changed.generation, _events_of(change))
     return changed
+
+
+def preempt(stop: Preemption, now: datetime) -> ChangedRow | None:
+    """What runs is to give its room to another one; None: it ends already, or somebody wants it otherwise."""
+    beneficiary = Workload.objects.select_related("owner").get(pk=stop.beneficiary)
+    running = Workload.objects.filter(
+        pk=stop.workload_id,
+        state__in=HOLDING_STATES - {WorkloadState.STOPPING},
+        desired=Desired.RUN,
+        preempted_at=None,
+    )
+    for_whom = beneficiary.owner.shown_name[:150]
+    if not running.update(preempted_at=now, preempted_for=for_whom, revision=F("revision") + 1):
+        return None
+    return _changed_rows([UUID(stop.workload_id)])[0]
 
 
 # --- writing ---

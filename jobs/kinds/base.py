@@ -39,6 +39,10 @@ def _has_no_end(run_policy: Mapping[str, Any], topology: str, roles: Collection[
     return None
 
 
+def _short_grace_s(topology: str, roles: Collection[str]) -> int:
+    return 120
+
+
 def _is_its_own_root(kube_name: str, _topology: str, _roles: Collection[str]) -> str:
     return kube_name
 
@@ -126,6 +130,8 @@ class WorkloadKind:
         root_name: name of the root, of an attempt's NAME, the topology and the roles.
         lasts_s: of the run policy, the topology and the roles, for how many seconds it may hold room once
             it is admitted; None: as long as it likes.
+        longest_grace_s: of the topology and the roles, for how many seconds it may hold room when it has been
+            told to end.
         render: the manifests of an attempt, with so many seconds left of its deadline, off nodes of these
             names. Raises ConfigurationError and ValueError when it cannot.
         with_private: a stored document with what of the request is not stored in it.
@@ -161,6 +167,7 @@ class WorkloadKind:
     observe: Observe
     root_name: Callable[[str, str, Collection[str]], str] = _is_its_own_root
     lasts_s: Callable[[Mapping[str, Any], str, Collection[str]], int | None] = _has_no_end
+    longest_grace_s: Callable[[str, Collection[str]], int] = _short_grace_s
     render: Render
     with_private: Callable[[Workload, Object], Object] = _as_stored
     complete: Complete

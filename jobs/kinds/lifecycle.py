@@ -28,6 +28,7 @@ VIEW_LAG_S = 2
 # been away. A pod that we delete before its ReplicaSet has gone would be made once more.
 CASCADE_S = 10
 REPLICA_SETS_S = 90
+REST_S = 3600  # for so long nothing is stopped for what was stopped for in vain
 # Goals of taking everything down after which it comes up again, and the state until then.
 _STATE_OF = {"queue": WorkloadState.STARTING, "retry": WorkloadState.RESTARTING}
 _WITHOUT_CALLS = FINAL_STATES | IDLE_STATES
@@ -53,11 +54,16 @@ class Lifecycle(Planner, ABC):
         return self.made()
 
     # --- admission ---
-    def admit(self) -> Plan:
-        """It has room: what is written together with its manifests. Call it instead of `plan`."""
+    def admit(self, *, had_claim: bool = False) -> Plan:
+        """It has room: what is written together with its manifests. Call it instead of `plan`.
+
+        Args:
+            had_claim: others were stopped for it.
+        """
         self.say(conditions.ADMITTED, "Admitted")
         self.set(state=WorkloadState.STARTING, reason=reasons.make("creating"))
-        self.set(admitted_at=self.now, not_before=None)
+        self.set(admitted_at=self.now, not_before=None, stops_from=None)
+        self.note(had_claim=had_claim)
         self.renders = True
         return self.made()
 
@@ -145,7 +151,7 @@ class Lifecycle(Planner, ABC):
             self.settle()
         elif self.notes.teardown:
             self.tear_down()
-        elif self.row.state is WorkloadState.STOPPING or self.wants_stop or self.is_suspending:
+        elif self.row.state is WorkloadState.STOPPING or self.wants_stop or self.leaves_for_now:
             self.stop()
         else:
             self._drive()
@@ -240,9 +246,22 @@ class Lifecycle(Planner, ABC):
         """Whether a person wants it to hold nothing, and nobody wants its end."""
         return self.row.desired == "suspend" and not self.wants_stop
 
+    @property
+    def is_preempted(self) -> bool:
+        """Whether it gives its room to another one, and nobody wants anything else of it."""
+        is_wanted = self.row.desired == "run" and not self.wants_stop
+        return self.row.preempted_at is not None and is_wanted
+
+    @property
+    def leaves_for_now(self) -> bool:
+        """Whether it is to hold nothing, and to go on later."""
+        return self.is_suspending or self.is_preempted
+
     def stop_reason(self) -> Reason:
         """Who ended or suspended it, in words."""
         row = self.row
+        if self.is_preempted:
+            return reasons.preempted(row.preempted_for, self.notes.preemptions + 1)
         if self.is_suspending:
             return reasons.suspended(by=row.stopped_by)
         if row.desired == "stop":
@@ -265,6 +284,8 @@ class Lifecycle(Planner, ABC):
         """Back in the queue, where it rests the longer the more often that has happened."""
         count = self.row.requeued_count + 1
         not_before = self.now + timedelta(seconds=backoff_s(count))
+        if self.notes.had_claim:  # what others gave up for it was no help
+            self.set(stops_from=self.now + timedelta(seconds=REST_S))
         self.set(
             requeued_count=count,
             not_before=not_before,

@@ -37,6 +37,8 @@ class Notes:
         retries_used: attempts begun because a replica failed.
         short_attempts: attempts in a row that ended before they had run for 10 minutes.
         free_attempts: those in a row of them that cost no retry, for the cluster had ended them.
+        preemptions: how often it was stopped for another one.
+        had_claim: whether others were stopped for this attempt.
         attempt_cause: why the attempt that waits in the queue begins, see `restarts.Cause`; empty: nobody
             noted it. While one is restarting, of the attempt that comes.
         stopping_at: since when it stops with grace.
@@ -76,6 +78,8 @@ class Notes:
     retries_used: int = 0
     short_attempts: int = 0
     free_attempts: int = 0
+    preemptions: int = 0
+    had_claim: bool = False
     attempt_cause: str = ""
     stopping_at: datetime | None = None
     worker0_ended_at: datetime | None = None
@@ -104,6 +108,7 @@ class Notes:
             retries_used=self.retries_used,
             short_attempts=self.short_attempts,
             free_attempts=self.free_attempts,
+            preemptions=self.preemptions,
             attempt_cause=self.attempt_cause,
             rescued=self.rescued,
             lost=self.lost,

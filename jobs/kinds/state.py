@@ -116,6 +116,8 @@ class WorkloadRow:
         tenant_closed: "", "suspended" or "deleting".
         is_owner_active: whether the owner may still sign in.
         ends_by: its room is free then at the latest; None: it has no deadline.
+        preempted_at, preempted_for: while it is being stopped for another one, since when and for whose.
+        stops_from: until then nothing is stopped for it.
         started_at: when all of it ran, or answered, for the first time.
         has_plan: whether the manifests of the current attempt have been rendered.
         deciders_ended_at: when the replicas that decide over a training had ended.
@@ -151,6 +153,9 @@ class WorkloadRow:
     not_before: datetime | None = None
     admitted_at: datetime | None = None
     ends_by: datetime | None = None
+    preempted_at: datetime | None = None
+    preempted_for: str = ""
+    stops_from: datetime | None = None
     started_at: datetime | None = None
     deciders_ended_at: datetime | None = None
     finished_at: datetime | None = None

@@ -435,6 +435,10 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "not_placed": ("Not all replicas were scheduled within {waited}. {detail}", _WAIT),
     # --- ended by people ---
+    "preempted_low": (
+        "Stopped for a training of {who}, who is within quota{times}.",
+        "It is queued again with its old place, and continues from its last checkpoint.",
+    ),
     "suspended": ("Suspended on request.", _RESUME),
     "suspended_by": ("{who} suspended this.", _RESUME),
     "stopped": ("Stopped on request.", ""),
@@ -492,6 +496,12 @@ def stopped(*, by: str, why: str) -> Reason:
 def suspended(*, by: str) -> Reason:
     """Why a training was suspended; `by` as above."""
     return make("suspended_by", who=by) if by else make("suspended")
+
+
+def preempted(who: str, count: int) -> Reason:
+    """Why a training of low priority is stopped, for the `count`th time."""
+    times = "" if count == 1 else f" ({count} times by now)"
+    return make("preempted_low", who=who, times=times)
 
 
 def duration_text(seconds: int) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Max, Min
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -16,6 +16,7 @@ from jobs.kinds.interactive.opening import OpenLink, new_link
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.kinds.training.again import body_of_unfinished
+from jobs.kinds.training.spec import HIGH, NORMAL
 from jobs.models import Workload
 from jobs.rules.admission import Fit
 from jobs.rules.states import FINAL_STATES, HOLDING_STATES, IDLE_STATES, Desired, WorkloadState
@@ -230,6 +231,58 @@ def resume(*, by: User, workload: Workload) -> Workload:
     }
     only_if = {"desired": Desired.SUSPEND, "state__in": IDLE_STATES}
     return _hold(by, "resume", workload, change, {WorkloadState.SUSPENDED}, **only_if)
+
+
+@transaction.atomic
+def prioritize(*, by: User, workload: Workload, priority: str) -> Workload:
+    """Changes the priority of a training that has not ended; its place by age stays.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`; only leads and admins give or take `high`.
+        Refused: 409, it has ended.
+    """
+    policy.require(by, "prioritize", workload.tenant)
+    row: Workload = Workload.objects.select_for_update().get(pk=workload.pk)
+    before = row.spec.get("priority", NORMAL)
+    if before == priority:
+        return row
+    if HIGH in (before, priority):
+        policy.require(by, "prefer", workload.tenant)
+    if row.is_final or row.desired == Desired.DELETE:
+        raise Refused(_("It has ended, and waits for nothing."), "wrong_state", 409)
+    row.spec = {**row.spec, "priority": priority}
+    row.revision += 1
+    row.save(update_fields=["spec", "revision"])
+    detail = {"before": before, "after": priority}
+    changes.record(by=by, verb="prioritize", workload=row, detail=detail)
+    changes.tell(row)
+    return row
+
+
+@transaction.atomic
+def reorder(*, by: User, workload: Workload, to_front: bool) -> Workload:
+    """Moves what is queued before all, or behind all, that its own namespace has in the queue.
+
+    Its age stays, and so does its namespace's place among the others.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+        Refused: 409, it is not in the queue.
+    """
+    policy.require(by, "prioritize", workload.tenant)
+    Tenant.objects.select_for_update().get(pk=workload.tenant_id)  # one change at a time
+    queued = Workload.objects.filter(tenant=workload.tenant_id, state=WorkloadState.QUEUED)
+    row: Workload | None = queued.filter(pk=workload.pk).select_related("owner").first()
+    if row is None:
+        raise Refused(_("It is not in the queue."), "wrong_state", 409)
+    others = queued.exclude(pk=row.pk).aggregate(first=Min("rank"), last=Max("rank"))
+    # What is submitted later has 0, and takes its place between the two.
+    row.rank = min(others["first"] or 0, 0) - 1 if to_front else max(others["last"] or 0, 0) + 1
+    Workload.objects.filter(pk=row.pk).update(rank=row.rank, revision=F("revision") + 1)
+    detail = {"to": "front" if to_front else "back"}
+    changes.record(by=by, verb="reorder", workload=row, detail=detail)
+    changes.tell(row)
+    return row
 
 
 def start_or_submit(

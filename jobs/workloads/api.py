@@ -42,7 +42,9 @@ from jobs.workloads.serializers import (
     ArtifactSerializer,
     DryRunSerializer,
     LinkSerializer,
+    OrderSerializer,
     PreviewSerializer,
+    PrioritySerializer,
     PrunedSerializer,
     PruneSerializer,
     StopSerializer,
@@ -50,7 +52,7 @@ from jobs.workloads.serializers import (
 from jobs.workloads.template_api import TemplateViewSet
 from portal.cluster.manifests import to_yaml
 from portal.errors import FieldError, Refused
-from portal.web.rest import text_asked
+from portal.web.rest import read, text_asked
 from tenants.models import Tenant, User
 
 # What a list of trainings reads of a row; most other columns are times, which are dear to read.
@@ -264,6 +266,26 @@ class ArchivedViewSet(WorkloadViewSet):
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: UUID) -> Response:
         return self.answered(actions.resume(by=self.user, workload=self.find()))
+
+    @extend_schema(
+        description="Changes the priority of a job that has not ended; only leads and admins give `high`.",
+        request=PrioritySerializer,
+    )
+    @action(detail=True, methods=["post"])
+    def priority(self, request: Request, pk: UUID) -> Response:
+        row = self.find()
+        asked = read(PrioritySerializer(data=request.data))["priority"]
+        return self.answered(actions.prioritize(by=self.user, workload=row, priority=asked))
+
+    @extend_schema(
+        description="Moves a queued job before, or behind, all others of its namespace in the queue.",
+        request=OrderSerializer,
+    )
+    @action(detail=True, methods=["post"])
+    def order(self, request: Request, pk: UUID) -> Response:
+        row = self.find()
+        to = read(OrderSerializer(data=request.data))["to"]
+        return self.answered(actions.reorder(by=self.user, workload=row, to_front=to == "front"))
 
     @action(detail=False, methods=["post"])
     def preview(self, request: Request) -> Response:

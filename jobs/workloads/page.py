@@ -24,7 +24,7 @@ from jobs.kinds.training.answers import conditions_of, replica_statuses
 from jobs.kinds.training.export import Form, find_problem, forms_of
 from jobs.kinds.training.inputs import changed_options
 from jobs.kinds.training.manifests import DATA_DIR, log_dir
-from jobs.kinds.training.spec import TrainingSpec
+from jobs.kinds.training.spec import HIGH, PRIORITIES, TrainingSpec
 from jobs.kinds.training.suspended import suspended_seconds
 from jobs.models import (
     Artifact,
@@ -220,6 +220,19 @@ class TrainingPage(WorkloadPage):
         row = self.workload
         is_held = row.state in IDLE_STATES and row.desired == Desired.SUSPEND
         return is_held and policy.may(self.user, "resume", row.tenant)
+
+    @property
+    def may_prioritize(self) -> bool:
+        row = self.workload
+        is_going = not row.is_final and row.desired != Desired.DELETE and not self.is_stopping
+        may = policy.may(self.user, "prioritize", row.tenant)
+        return is_going and may and self.spec.priority in self.priorities
+
+    @property
+    def priorities(self) -> tuple[str, ...]:
+        """What this person may give it; `high` is also taken away only by who may give it."""
+        may_prefer = policy.may(self.user, "prefer", self.workload.tenant)
+        return PRIORITIES if may_prefer else tuple(one for one in PRIORITIES if one != HIGH)
 
     @property
     def may_continue(self) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from jobs import pruning
+from jobs.kinds.training.spec import PRIORITIES
 from jobs.models import Artifact, Bundle
 from jobs.rules.states import FINAL_STATES
 from portal.web.fields import Body, Duration
@@ -55,6 +56,18 @@ class BundleSerializer(serializers.ModelSerializer[Bundle]):
 
 
 _ENDED = sorted(state.value for state in FINAL_STATES)
+
+
+class PrioritySerializer(Body):
+    """How urgent a training is."""
+
+    priority = serializers.ChoiceField(choices=PRIORITIES)
+
+
+class OrderSerializer(Body):
+    """Where in the own queue a training goes."""
+
+    to = serializers.ChoiceField(choices=("front", "back"))
 
 
 class PruneSerializer(Body):

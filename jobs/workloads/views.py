@@ -23,6 +23,7 @@ from jobs.archive.logs import which_of
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.training.examples import EXAMPLES
 from jobs.kinds.training.export import exported
+from jobs.kinds.training.spec import PRIORITIES
 from jobs.logs import downloads
 from jobs.logs.text import LogRequest
 from jobs.models import Workload
@@ -179,6 +180,24 @@ def suspend(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseB
 @signed_in
 def resume(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBase:
     actions.resume(by=request.user, workload=_find(request, kind, pk))
+    return _after(request, kind, pk)
+
+
+@require_POST
+@signed_in
+def prioritize(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBase:
+    row, priority = _find(request, kind, pk), request.POST.get("priority", "")
+    if priority not in PRIORITIES:
+        raise Refused(_("Choose low, normal or high."), "invalid_choice", 400)
+    actions.prioritize(by=request.user, workload=row, priority=priority)
+    return _after(request, kind, pk)
+
+
+@require_POST
+@signed_in
+def reorder(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBase:
+    to_front = request.POST.get("to") == "front"
+    actions.reorder(by=request.user, workload=_find(request, kind, pk), to_front=to_front)
     return _after(request, kind, pk)
 
 

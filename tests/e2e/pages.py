@@ -136,6 +136,8 @@ NO_PAGES = {
     "notebook-fragment",
     "job-resume",
     "job-suspend",
+    "job-priority",
+    "job-order",
     "notebook-start",
     "tensorboard-fit",
     "tensorboard-fragment",

@@ -67,7 +67,7 @@ def sources(body: serializers.Serializer) -> set[str]:
 def test_a_body_has_the_fields_of_the_spec() -> None:
     own = {*TrainingSpec.__struct_fields__} - {"run_policy", "log_folder"}
     run = {f"run_policy.{name}" for name in RunPolicy.__struct_fields__}
-    assert sources(TrainingSerializer()) == own | run | {"priority"}
+    assert sources(TrainingSerializer()) == own | run
     assert sources(ResourcesSerializer()) == {*RoleRequest.__struct_fields__}
 
 

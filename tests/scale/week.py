@@ -25,13 +25,13 @@ from jobs.rules.queue.state import (
     UNKNOWN,
     Decided,
     NamespaceState,
-    NodeClaim,
     NodeState,
     QueuedWorkload,
     QueueRules,
     QueueState,
     Reservation,
     RoleReplicas,
+    RoomClaim,
     RunningWorkload,
     Size,
     add,
@@ -140,7 +140,7 @@ class Week:
         self._shares = [0] * PEOPLE
         self._admitted: list[list[tuple[int, int]]] = [[] for _ in range(PEOPLE)]
         self._reservations: tuple[Reservation, ...] = ()
-        self._claims: tuple[NodeClaim, ...] = ()
+        self._claims: tuple[RoomClaim, ...] = ()
         self._events: list[tuple[int, int, str, int]] = []
         self._attempt: dict[str, int] = defaultdict(int)
         self._busy = 0

@@ -83,6 +83,10 @@ def training(job: Read) -> dict[str, Any]:
         "event_files": None,
         "source_commit": "",
         "ends_by": None,
+        "preempted_at": None,
+        "preempted_for": "",
+        "stops_from": None,
+        "rank": 0,
     }
 
 
@@ -108,6 +112,10 @@ def service(row: Read) -> dict[str, Any]:
         "deciders_ended_at": None,
         "source_commit": "",
         "ends_by": None,
+        "preempted_at": None,
+        "preempted_for": "",
+        "stops_from": None,
+        "rank": 0,
     }
 
 

@@ -64,6 +64,7 @@ FLAGS = {
     "--cpu": Flag("replicas.*.cpu", "CPUs of each of them (1)"),
     "--memory": Flag("replicas.*.memory", "memory of each of them (1Gi)"),
     "--retry": Flag("retries", "new attempts after a failure (0)", _COUNT),
+    "--priority": Flag("priority", "low, normal or high (normal)"),
     "--share-memory": Flag("shm", "size of /dev/shm"),
     "--clean-task-policy": Flag("clean_policy", "pods at the end: Running, All, None", _CLEAN),
     "--running-timeout": Flag("deadline_s", "at most so long: 2h22m", _TIME),
@@ -89,7 +90,8 @@ ANSWERS = {
         "--data-dir": "Folders of nodes are not mounted; put data on your data volume, /data.",
         "--config-file": "Put the file beside the code, or on your data volume, /data.",
         "--mounts-on-launcher": "The launcher has the same volumes; leave it out.",
-        "-p --priority --queue --scheduler": "Homeport queues all trainings; leave it out.",
+        "-p": "Write --priority low, normal or high.",
+        "--queue --scheduler": "Homeport queues all trainings; leave it out.",
         "--rdma --hostnetwork --hostipc --hostpid": "Pods are kept apart from nodes; leave it out.",
         "-a --annotation -l --label": "Trainings are found by name: homeport list --name NAME",
         "--toleration --selector --gputopology --worker-selector --ps-selector --chief-selector "

@@ -74,9 +74,9 @@ class InteractiveLifecycle(Lifecycle):
         self._show_request()
         self.wait_in_queue()
 
-    def admit(self) -> Plan:
+    def admit(self, *, had_claim: bool = False) -> Plan:
         self._show_steps([(self.row.queued_at, ""), (self.now, "")], "", failed=False)
-        return super().admit()
+        return super().admit(had_claim=had_claim)
 
     def refuse(self, reason: Reason) -> Plan:
         self._show_request(reason.text, failed=True)

@@ -414,7 +414,7 @@ def readers_of(body: serializers.Serializer[Any]) -> Readers:
     return [
         (
             name,
-            (lambda _spec: "normal") if name == "priority" else attrgetter(field.source or name),
+            attrgetter(field.source or name),
             field.to_representation,
         )
         for name, field in body.fields.items()

@@ -18,7 +18,7 @@ from jobs.kinds.training.lifecycle import TrainingLifecycle
 from jobs.kinds.training.observe import observe, read_pod
 from jobs.kinds.training.pages import PAGES
 from jobs.kinds.training.serializer import TrainingSerializer
-from jobs.kinds.training.spec import KEY, TrainingSpec, lasts_s
+from jobs.kinds.training.spec import KEY, TrainingSpec, lasts_s, longest_grace_s
 from jobs.kinds.training.submit import check_submit
 from jobs.kinds.training.tokens import job_token
 from jobs.models import Workload
@@ -81,6 +81,7 @@ TRAINING = WorkloadKind(
     observe=observe,
     root_name=_root_name,
     lasts_s=lasts_s,
+    longest_grace_s=longest_grace_s,
     render=_render,
     with_private=manifests.with_private,
     complete=_complete,

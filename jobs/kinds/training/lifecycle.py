@@ -87,9 +87,9 @@ class TrainingLifecycle(RecycledLifecycle):
         number, cause = self.row.attempt, attempts.cause_of(self.row)
         self.attempts[number] = AttemptRow(number, cause, admitted_at=self.now)
 
-    def admit(self) -> Plan:
+    def admit(self, *, had_claim: bool = False) -> Plan:
         self._begin_attempt()
-        return super().admit()
+        return super().admit(had_claim=had_claim)
 
     def begin_teardown(self, goal: str, why: Reason) -> None:
         self._end_attempt(why)
@@ -336,19 +336,19 @@ class TrainingLifecycle(RecycledLifecycle):
             self.set(not_before=None)
             self.turn(WorkloadState.SUSPENDED, self.stop_reason())
         elif state is WorkloadState.SUSPENDED and desired == "run":
-            self._queue_again()
+            self._queue_again(Cause.RESUMED)
 
-    def _queue_again(self) -> None:
-        """As another attempt, unless it was suspended before this one began; at no cost."""
+    def _queue_again(self, cause: Cause, why: Reason = reasons.NONE) -> None:
+        """As another attempt, unless it was to leave before this one began; at no cost."""
         if self.observed.attempt is not None:
             spent_s = self.notes.spent_s + self._attempt_s(self.observed.attempt.ended_at)
             notes = self.notes.for_new_attempt()
             self.set(attempt=self.row.attempt + 1, admitted_at=None, ends_by=None, notes=notes)
-            self.note(spent_s=spent_s, attempt_cause=Cause.RESUMED.value)
-        self.turn(WorkloadState.QUEUED)
+            self.note(spent_s=spent_s, attempt_cause=cause.value)
+        self.turn(WorkloadState.QUEUED, why)
 
     def tear_down(self) -> None:
-        if self.is_suspending and self.notes.teardown in {"queue", "retry"}:
+        if self.leaves_for_now and self.notes.teardown in {"queue", "retry"}:
             self.note(teardown="suspend", teardown_reason=words_of(self.stop_reason()))
         if self.notes.teardown == "suspend":
             self._suspend()
@@ -368,7 +368,13 @@ class TrainingLifecycle(RecycledLifecycle):
         self.set(root_uid="", has_plan=False)
         if self.wants_stop:
             self.conclude("stop", self.stop_reason())
+        elif self.is_preempted:
+            why = self.stop_reason()
+            self.note(preemptions=self.notes.preemptions + 1)
+            self.set(preempted_at=None, preempted_for="")
+            self._queue_again(Cause.PREEMPTED, why)
         else:
+            self.set(preempted_at=None, preempted_for="")
             self.turn(WorkloadState.SUSPENDED, why)
 
     # --- stop ---
@@ -378,13 +384,15 @@ class TrainingLifecycle(RecycledLifecycle):
         https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
         """
         if self.row.state is not WorkloadState.STOPPING:
-            outcome = self._decide() if self.is_suspending and self.notes.committed_at else None
+            outcome = self._decide() if self.leaves_for_now and self.notes.committed_at else None
             if outcome is not None:  # it has just ended by itself
                 self._follow_outcome(outcome)
                 return
             if self.notes.committed_at is None:
                 # It was never set going, so nothing has a grace.
-                self.begin_teardown("suspend" if self.is_suspending else "stop", self.stop_reason())
+                self.begin_teardown(
+                    "suspend" if self.leaves_for_now else "stop", self.stop_reason()
+                )
                 self.turn(WorkloadState.STOPPING, self.stop_reason())
                 self.due(self.now)
                 return
@@ -400,12 +408,12 @@ class TrainingLifecycle(RecycledLifecycle):
         limit_s = 2 * self.confirm_s if has_servers else self.confirm_s
         if waiting and not self.wait(self.notes.stopping_at, limit_s):
             return
-        is_asked = self.wants_stop or self.is_suspending
+        is_asked = self.wants_stop or self.leaves_for_now
         why = self.stop_reason() if is_asked else self.row.reason
         if waiting:
             who = ", ".join(sorted({pod.key.who for pod in waiting}))
             why = reasons.make("stop_unconfirmed", who=who)
-        if self.is_suspending:
+        if self.leaves_for_now:
             self.begin_teardown("suspend", why)
             self.tear_down()
         else:

@@ -28,7 +28,7 @@ from jobs.kinds.training.fields import (
     written,
 )
 from jobs.kinds.training.source import SourceSerializer
-from jobs.kinds.training.spec import RunPolicy, TrainingSpec
+from jobs.kinds.training.spec import HIGH, LOW, NORMAL, PRIORITIES, RunPolicy, TrainingSpec
 from jobs.rules import other_words
 from jobs.rules.restarts import RestartPolicy
 from jobs.rules.topologies import (
@@ -49,6 +49,7 @@ from portal.web.fields import (
     TrueOrFalse,
 )
 from portal.web.forms import Widget
+from tenants.policy import may
 
 MAX_SECONDS = 90 * 86400
 SERVERS_S = 8 * 3600  # time limit of servers that nobody has given one
@@ -159,7 +160,20 @@ class TrainingSerializer(SpecSerializer):
             ),
         ),
     )
-    priority = FixedChoice(("normal",), default="normal")  # the queue knows no other
+    priority = FixedChoice(
+        PRIORITIES,
+        label=_("Priority"),
+        default=NORMAL,
+        style=_widget(
+            "more",
+            10,
+            hint=_(
+                "Low: may be stopped for trainings of others, with time to save, and continues by "
+                "itself. High, before the rest of the team: a lead or an admin gives it."
+            ),
+            choices=((LOW, _("low")), (NORMAL, _("normal")), (HIGH, _("high"))),
+        ),
+    )
     restart_policy = FixedChoice(
         tuple(policy.value for policy in RestartPolicy),
         source="run_policy.restart_policy",
@@ -306,7 +320,8 @@ class TrainingSerializer(SpecSerializer):
 
     def validate(self, attrs: dict[str, Any]) -> TrainingSpec:
         asked = {name: value for name, value in attrs.items() if name != FIELD}
-        spec = self._with_deadline(msgspec.convert(asked, TrainingSpec))  # which has no priority
+        spec = self._with_deadline(msgspec.convert(asked, TrainingSpec))
+        self._check_priority(spec)
         if (old := attrs.get(FIELD)) is not None:
             spec = continued(spec, old)
         topology = get_topology(spec.topology)
@@ -319,6 +334,12 @@ class TrainingSerializer(SpecSerializer):
         except ValueError as error:
             _refuse("invalid_choice", f"{error}.", "success_policy")
         return spec
+
+    def _check_priority(self, spec: TrainingSpec) -> None:
+        user, tenant = self.context.get("user"), self.context.get("tenant")
+        if spec.priority == HIGH and not (user and may(user, "prefer", tenant)):
+            text = _("Only a lead of the team or an admin may give the priority high.")
+            _refuse("not_allowed", text, "priority")
 
     def _with_names(self, spec: TrainingSpec, topology: Topology) -> TrainingSpec:
         """The same where replicas are replaced alone, if it can be so: they find each other by name."""

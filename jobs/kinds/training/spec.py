@@ -10,6 +10,8 @@ from jobs.rules.requests import indexes_of
 from jobs.rules.topologies import get_topology
 
 KEY = "job"
+LOW, NORMAL, HIGH = "low", "normal", "high"
+PRIORITIES = (LOW, NORMAL, HIGH)
 GRACE_S = 120  # between SIGTERM and SIGKILL: time for a checkpoint and the upload of the log's end
 # What has a deadline gives its resources back within a minute of it, whatever its program does.
 DEADLINE_GRACE_S = 60
@@ -70,6 +72,7 @@ class TrainingSpec(WorkloadSpec, frozen=True, kw_only=True):
     max_failed: int | None = None
     indexes: str | None = None
     run_policy: RunPolicy = RunPolicy()
+    priority: str = NORMAL  # low | normal | high
     # The id of a training in whose log folder it goes on, and that folder, which outlives the other one.
     continue_from: str | None = None
     log_folder: str = ""  # "": its own

@@ -24,12 +24,12 @@ from jobs.rules.queue.state import (
     NOTHING,
     UNKNOWN,
     Decided,
-    NodeClaim,
     Preemption,
     QueuedWorkload,
     QueueRules,
     QueueState,
     Reservation,
+    RoomClaim,
     RunningWorkload,
     Size,
     Start,
@@ -58,7 +58,7 @@ class _Look:
         self._low_left = {name: one.low_left for name, one in state.namespaces.items()}
         self._team_left = {name: one.low_left for name, one in state.teams.items()}
         self._reservations: dict[str, Reservation] = {}
-        self._claims: dict[str, NodeClaim] = {}
+        self._claims: dict[str, RoomClaim] = {}
         # By namespace: whose quota is kept, and work that ends before when may use it meanwhile.
         self._kept: dict[str, dict[str, int]] = defaultdict(dict)
         self._started: set[str] = set()
@@ -117,7 +117,7 @@ class _Look:
                 return False
         return True
 
-    def _keep_claim(self, claim: NodeClaim, owner: QueuedWorkload) -> None:
+    def _keep_claim(self, claim: RoomClaim, owner: QueuedWorkload) -> None:
         self._room.claim(claim, min(UNKNOWN, claim.until_s + owner.lasts_s))
         self._claims[owner.workload_id] = claim
         self._kept[owner.namespace][owner.workload_id] = -1
@@ -420,7 +420,7 @@ class _Look:
             ends.append(self._room.ends[place])
         known = [end_s for end_s in ends if end_s != UNKNOWN]
         until_s = max([self._now_s, at_s, *known]) + GONE_S
-        self._keep_claim(NodeClaim(queued.workload_id, self._room.names(wanted), until_s), queued)
+        self._keep_claim(RoomClaim(queued.workload_id, self._room.names(wanted), until_s), queued)
 
     @staticmethod
     def _is_ending(running: RunningWorkload) -> bool:

@@ -27,15 +27,20 @@ from jobs.rules.admission import (
 from jobs.rules.queue.decision import decide
 from jobs.rules.queue.order import dominant_share
 from jobs.rules.queue.state import (
+    HIGH,
+    LOW,
+    NORMAL,
     UNKNOWN,
     Decided,
     NamespaceState,
     NodeState,
+    Preemption,
     QueuedWorkload,
     QueueRules,
     QueueState,
     Reservation,
     RoleReplicas,
+    RoomClaim,
     RunningWorkload,
     Size,
     Start,
@@ -54,6 +59,8 @@ class Queued:
 
     Attributes:
         lasts_s: from its admission until its room is free at the latest; None: it has no deadline.
+        stops_from: until then nothing is stopped for it.
+        rank: its place in its namespace's own order; equal ones go by age.
     """
 
     workload_id: str
@@ -64,6 +71,12 @@ class Queued:
     not_before: datetime | None = None  # back-off after a withdrawal
     shown: Reason = reasons.NONE
     lasts_s: int | None = None
+    priority: str = "normal"
+    stops_from: datetime | None = None
+    rank: int = 0
+
+
+PRIORITIES = {"low": LOW, "normal": NORMAL, "high": HIGH}
 
 
 @dataclass(frozen=True)
@@ -89,7 +102,7 @@ class QueueSnapshot:
         tenants: by id, of everything that waits.
         nodes: with what is free of them when all that is admitted has come.
         running: what is admitted, with what it holds of which node; its namespaces are tenants' ids.
-        reservations: those of the last look.
+        reservations, claims: those of the last look.
         admitted: by tenant: when something was admitted in the last hours, and what that asked for.
     """
 
@@ -98,7 +111,12 @@ class QueueSnapshot:
     nodes: Sequence[NodeCapacity]
     running: Sequence[RunningWorkload] = ()
     reservations: Sequence[Reservation] = ()
+    claims: Sequence[RoomClaim] = ()
     admitted: Mapping[str, Sequence[tuple[datetime, Amount]]] = field(default_factory=dict)
+
+    def held_by_low(self, tenant_id: str) -> Size:
+        """What of a namespace's quota its work of low priority holds."""
+        return total(one.total for one in self.running if one.is_low and one.namespace == tenant_id)
 
 
 @dataclass(frozen=True)
@@ -110,6 +128,7 @@ class Decision:
         ends_by: of what is admitted, when its room is free at the latest; None: it has no deadline.
         avoided_nodes: of what is admitted, names of the nodes that are kept for others.
         nodes: of what is admitted, what of which node it found room on.
+        had_claim: of what is admitted, whether others were stopped for it.
     """
 
     queued: Queued
@@ -117,6 +136,7 @@ class Decision:
     ends_by: datetime | None = None
     avoided_nodes: tuple[str, ...] = ()
     nodes: Mapping[str, Amount] = field(default_factory=dict)
+    had_claim: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,18 +145,27 @@ class Looked:
 
     Attributes:
         decisions: of everything that was reached, in the order of submission.
-        reservations: all that hold from now on.
+        preemptions: who is stopped from now on, and for whom: ids.
+        reservations, claims: all that hold from now on.
         look_at: time alone changes something then; None: nothing does.
     """
 
     decisions: Sequence[Decision]
+    preemptions: Sequence[Preemption]
     reservations: Sequence[Reservation]
+    claims: Sequence[RoomClaim]
     look_at: datetime | None
 
 
 def size_of(amount: Amount) -> Size:
     """The same numbers in the order of `admission.RESOURCES`."""
     return (amount.gpu, amount.cpu, amount.memory, amount.pods, amount.nodeports)
+
+
+def amount_of(size: Size) -> Amount:
+    """The way back."""
+    gpu, cpu, memory, pods, nodeports = size
+    return Amount(cpu, memory, gpu, pods, nodeports)
 
 
 def time_of(at_s: int) -> datetime | None:
@@ -166,15 +195,31 @@ def look(
     decided = decide(_state_of(waiting, queue, hindered, now), rules)
     answers = _Answers(waiting, queue, decided)
     starts = {start.workload_id: start for start in decided.starts}
+    claimed = {claim.workload_id for claim in waiting.claims}
     decisions = []
     for one in queue:
         start = starts.get(one.workload_id)
         if start is not None:
             ends_by = time_of(start.ends_by_s)
-            decisions.append(Decision(one, Fit("now"), ends_by, start.avoid, _amounts(start)))
+            decisions.append(
+                Decision(
+                    one,
+                    Fit("now"),
+                    ends_by,
+                    start.avoid,
+                    _amounts(start),
+                    one.workload_id in claimed,
+                )
+            )
         elif (why := decided.why.get(one.workload_id)) is not None:
             decisions.append(Decision(one, hindered.get(one.workload_id) or answers.of(one, why)))
-    return Looked(decisions, decided.reservations, time_of(decided.look_at_s))
+    return Looked(
+        decisions,
+        decided.preemptions,
+        decided.reservations,
+        decided.claims,
+        time_of(decided.look_at_s),
+    )
 
 
 def _hindered(waiting: QueueSnapshot, queue: Sequence[Queued], now: datetime) -> dict[str, Fit]:
@@ -226,6 +271,9 @@ def _state_of(
             queued_at_s=int(one.queued_at.timestamp()),
             roles=tuple(RoleReplicas(asked.count, size_of(asked.each)) for asked in one.requests),
             number=number,
+            priority=PRIORITIES[one.priority],
+            rank=one.rank,
+            stops_from_s=0 if one.stops_from is None else seconds_of(one.stops_from),
             lasts_s=UNKNOWN if one.lasts_s is None else one.lasts_s,
             not_before_s=0 if one.not_before is None else seconds_of(one.not_before),
             obstacle=_obstacle(hindered.get(one.workload_id)),
@@ -233,7 +281,13 @@ def _state_of(
         for number, one in enumerate(queue)
     )
     namespaces = {
-        tenant_id: _namespace(tenant_id, headroom, waiting.admitted.get(tenant_id, ()), capacity)
+        tenant_id: _namespace(
+            tenant_id,
+            headroom,
+            waiting.held_by_low(tenant_id),
+            waiting.admitted.get(tenant_id, ()),
+            capacity,
+        )
         for tenant_id, headroom in waiting.tenants.items()
     }
     nodes = tuple(
@@ -255,6 +309,7 @@ def _state_of(
         namespaces=namespaces,
         teams={},
         reservations=tuple(waiting.reservations),
+        claims=tuple(waiting.claims),
     )
 
 
@@ -266,19 +321,20 @@ def _obstacle(answer: Fit | None) -> str:
 def _namespace(
     tenant_id: str,
     headroom: QuotaHeadroom,
+    held_by_low: Size,
     admitted: Sequence[tuple[datetime, Amount]],
     capacity: Size,
 ) -> NamespaceState:
     hard, left = headroom.hard, headroom.left
     found = NamespaceState(tenant_id, tenant_id)
     if hard is not None and left is not None:
-        sizes = size_of(left)
+        without_low = add(size_of(left), held_by_low)
         found = replace(
             found,
             hard=size_of(hard),
-            left=sizes,
-            low_left=sizes,
-            held=add(size_of(hard), sizes, -1),
+            left=without_low,
+            low_left=size_of(left),
+            held=add(size_of(hard), without_low, -1),
         )
     return replace(
         found,
@@ -294,6 +350,7 @@ class _Answers:
 
     def __init__(self, waiting: QueueSnapshot, queue: Sequence[Queued], decided: Decided) -> None:
         self._by_id = {one.workload_id: one for one in queue}
+        self._waiting = waiting
         self._tenants = waiting.tenants
         self._reservations = {one.workload_id: one for one in decided.reservations}
         self._taken: dict[str, Amount] = defaultdict(Amount)
@@ -313,6 +370,9 @@ class _Answers:
                 return Fit("later", "queue", f"Queued behind “{ahead}”")
             case "quota":
                 return self._of_quota(one)
+            case "claim":
+                text = "Waiting until work of low priority has been stopped for it, which has time to save"
+                return Fit("later", "nodes", text)
         answer = self._placement(one.requests)
         kept = self._reservations.get(one.workload_id)
         if kept is not None:
@@ -330,6 +390,8 @@ class _Answers:
         assert headroom.hard is not None
         assert headroom.left is not None
         left, wanted = headroom.left - self._taken[one.tenant_id], total_of(one.requests)
+        if one.priority != "low":  # what low holds never counts against it
+            left += amount_of(self._waiting.held_by_low(one.tenant_id))
         lacking = left.lacking(wanted)
         if not lacking:
             text = "Waiting for quota: what is free of it is kept for one that has waited longer"

@@ -18,10 +18,10 @@ from jobs.rules.queue.state import (
     NOTHING,
     SPREAD,
     UNKNOWN,
-    NodeClaim,
     QueuedWorkload,
     QueueState,
     Reservation,
+    RoomClaim,
     Size,
     add,
     total,
@@ -139,7 +139,7 @@ class Room:
         return {self.index[name]: size for name, size in room}
 
     # --- what is withheld ---
-    def claim(self, claim: NodeClaim, ends_s: int) -> None:
+    def claim(self, claim: RoomClaim, ends_s: int) -> None:
         """Nobody but its owner starts there, who is gone by `ends_s`."""
         self._owners.add(claim.workload_id)
         for i, size in self.by_index(claim.room).items():

@@ -195,7 +195,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeClaim:
+class RoomClaim:
     """Nodes that are being emptied by preemption for one workload.
 
     Attributes:
@@ -224,7 +224,7 @@ class QueueState:
     namespaces: dict[str, NamespaceState]
     teams: dict[str, TeamState]
     reservations: tuple[Reservation, ...] = ()
-    claims: tuple[NodeClaim, ...] = ()
+    claims: tuple[RoomClaim, ...] = ()
     pods_started: int = 0
 
 
@@ -295,7 +295,7 @@ class Decided:
     starts: list[Start] = field(default_factory=list)
     preemptions: list[Preemption] = field(default_factory=list)
     reservations: list[Reservation] = field(default_factory=list)
-    claims: list[NodeClaim] = field(default_factory=list)
+    claims: list[RoomClaim] = field(default_factory=list)
     why: dict[str, Why] = field(default_factory=dict)
     ended: list[tuple[str, str]] = field(default_factory=list)
     moved: list[str] = field(default_factory=list)

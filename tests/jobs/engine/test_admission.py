@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.models import NodeReservation, Workload
+from jobs.models import Attempt, NodeClaim, NodeReservation, Workload
 from tenants.models import Tenant
 from tests.jobs.engine.kubelet import Life
 from tests.jobs.engine.simulation import Sim
@@ -263,3 +263,30 @@ async def test_a_poisoned_job_says_so_and_is_tried_again(world: World) -> None:
     assert "cannot be read" in events[0].message
     await world.intend(notes=good_notes, desired="stop")
     await world.until(lambda job: job.state == "stopped", rounds=200)
+
+
+async def test_low_gives_its_room_and_comes_back() -> None:
+    """It has its grace, costs no retry, keeps its place, and its attempt says for whom."""
+    world = World(Sim(namespaces=("u-alice", "u-bob")))
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    low = await world.submit(name="low", replicas=needs(gpu=8), priority="low")
+    await world.until(lambda row: row.state == "running")
+    normal = await world.submit(owner="bob", name="normal", replicas=needs(gpu=4))
+    await world.until(lambda row: row.state == "stopping", of=low)
+    assert (await world.row(low)).reason_code == "preempted_low"
+    assert await NodeClaim.objects.filter(workload=normal.pk).aexists()
+    waits = await world.row(normal)
+    assert waits.reason_text.startswith("Waiting until work of low priority has been stopped")
+    late = await world.submit(name="late", replicas=needs(gpu=1))
+    await world.until(lambda row: row.state == "running", of=normal, seconds=5)
+    row = await world.row(low)
+    assert (row.state, row.preempted_at, row.attempt) == ("queued", None, 2)
+    assert row.queued_at < normal.queued_at
+    assert row.notes["retries_used"] == 0 if "retries_used" in row.notes else True
+    await world.until(lambda row: row.state == "running", of=late, seconds=5)
+    assert not await NodeClaim.objects.aexists()
+    await Workload.objects.filter(pk__in=[normal.pk, late.pk]).aupdate(desired="stop")
+    await world.until(lambda row: row.state == "running", of=low, seconds=5)
+    cause = await Attempt.objects.filter(workload=low.pk).order_by("number").alast()
+    assert cause is not None
+    assert (cause.number, cause.cause) == (2, "preempted")

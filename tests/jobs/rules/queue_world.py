@@ -16,13 +16,13 @@ from jobs.rules.queue.state import (
     UNKNOWN,
     Decided,
     NamespaceState,
-    NodeClaim,
     NodeState,
     QueuedWorkload,
     QueueRules,
     QueueState,
     Reservation,
     RoleReplicas,
+    RoomClaim,
     RunningWorkload,
     TeamState,
 )
@@ -142,7 +142,7 @@ class World:
         self.borrowing = amount(4, 6, 10)
         self.admissions: dict[str, list[tuple[int, int]]] = {name: [] for name in NAMESPACES}
         self.reservations: tuple[Reservation, ...] = ()
-        self.claims: tuple[NodeClaim, ...] = ()
+        self.claims: tuple[RoomClaim, ...] = ()
         self.promises: dict[str, int] = {}
         self.emptied: dict[str, Emptied] = {}
         self.is_fair = False

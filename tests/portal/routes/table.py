@@ -171,7 +171,7 @@ TABLE: dict[str, Rule] = {
     **_each(("job", "job-again", "job-log-download", "job-artifact", "job-fragment"), _look()),
     "job-export": Rule({"GET": OWNS}, sees=SEES),
     "job-stop": _form(STOPS),
-    **_each(("job-suspend", "job-resume"), _do(STOPS)),
+    **_each(("job-suspend", "job-resume", "job-priority", "job-order"), _do(STOPS)),
     "job-delete": _form(DELETES),
     "bundle-upload": _mine("POST"),
     "uploads": _mine("GET"),
@@ -227,6 +227,7 @@ TABLE: dict[str, Rule] = {
     "api-job-prune": _mine("POST"),
     "api-job": Rule({"GET": SEES, "DELETE": DELETES}, sees=SEES),
     **_each(("api-job-stop", "api-job-suspend", "api-job-resume"), _do(STOPS)),
+    **_each(("api-job-priority", "api-job-order"), _do(STOPS)),
     "api-job-rerun-failed": _do(OWNS),
     **_each(
         (

@@ -88,6 +88,10 @@ def _suspended(world: World) -> None:
     Workload.objects.filter(pk=world.job.pk).update(state="suspended", desired="suspend")
 
 
+def _queued(world: World) -> None:
+    Workload.objects.filter(pk=world.job.pk).update(state="queued")
+
+
 def _deleted(world: World) -> None:
     later = timezone.now() - timedelta(days=1)
     world.tenant("deleted", state="deleting", purge_after=later, purge_data="keep")
@@ -236,6 +240,8 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("job-stop", "POST"): Change("stop"),
     ("job-suspend", "POST"): Change("suspend"),
     ("job-resume", "POST"): Change("resume", before=_suspended),
+    ("job-priority", "POST"): Change("prioritize", body=lambda _: {"priority": "low"}),
+    ("job-order", "POST"): Change("reorder", body=lambda _: {"to": "back"}, before=_queued),
     ("job-delete", "POST"): Change("delete"),
     ("bundle-upload", "POST"): Change("upload", body=_upload),
     ("upload-delete", "POST"): Change("delete"),
@@ -261,6 +267,8 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("api-job-suspend", "POST"): Change("suspend"),
     ("api-job-rerun-failed", "POST"): Change("submit", before=_failed_array),
     ("api-job-resume", "POST"): Change("resume", before=_suspended),
+    ("api-job-priority", "POST"): Change("prioritize", body=lambda _: {"priority": "low"}),
+    ("api-job-order", "POST"): Change("reorder", body=lambda _: {"to": "back"}, before=_queued),
 }
 for _kind in WITH_GATE:
     _start = Change("start", before=_stopped(_kind))

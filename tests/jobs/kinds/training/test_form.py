@@ -161,7 +161,7 @@ def test_addresses_are_asked_for_where_they_differ_from_the_catalogs(
 
 def test_every_field_of_a_body_has_its_place_on_the_page() -> None:
     shown = [one.name for _group, inputs in posted().groups for one in inputs]
-    asked = {name.removesuffix("_s") for name in TrainingSerializer().fields} - {"priority"}
+    asked = {name.removesuffix("_s") for name in TrainingSerializer().fields}
     assert sorted(shown) == sorted(asked)
 
 
