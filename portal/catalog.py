@@ -11,8 +11,9 @@ import msgspec
 from django.conf import settings
 from msgspec import Meta
 
-from portal import quantity
+from portal import pools, quantity
 from portal.errors import ConfigurationError
+from portal.pools import Pool
 
 Count = Annotated[int, Meta(ge=0)]
 
@@ -139,8 +140,10 @@ class Catalog(CatalogPart, frozen=True, kw_only=True):
     run_as_uid: Count
     run_as_gid: Count
     addresses: Literal["names", "ip"] = "names"
+    pools: tuple[Pool, ...] = ()
 
     def __post_init__(self) -> None:
+        pools.check(self.pools)
         unknown = set(self.notebooks.sizes.offered) - {size.slug for size in self.sizes}
         if unknown:
             raise ValueError(f"notebooks.sizes.offered names {min(unknown)!r}, which is no size")

@@ -14,14 +14,14 @@ from jobs.rules.admission import (
     NodeCapacity,
     ReplicaRequest,
     in_order_of_filling,
-    is_selected,
-    node_capacity,
     reserve,
     total_of,
     without,
 )
+from jobs.rules.nodes import capacity_of, is_selected
 from jobs.rules.queue.look import QuotaHeadroom, seconds_of, size_of
 from jobs.rules.queue.state import NOTHING, RunningWorkload, Size, add, total
+from portal.catalog import get_catalog
 from portal.cluster import objects, resources
 from portal.cluster.cache import ClusterCache
 from portal.cluster.resources import Resources
@@ -165,20 +165,24 @@ def _held_in(cache: ClusterCache, namespace: str) -> Amount:
 
 
 def node_capacities(cache: ClusterCache) -> list[NodeCapacity]:
-    """Every node with what no pod (foreign ones included) has asked for."""
-    found = []
+    """Every node with what no pod (foreign ones included) has asked for.
+
+    Raises:
+        ConfigurationError: the catalog, which says what belongs to which pool, cannot be used.
+    """
+    found, pools = [], get_catalog().pools
     for (_, name), node in cache.nodes.watch.items.items():
         allocatable = amount_of(cache.allocatable_of(name))
         free = allocatable - amount_of(cache.requested_on(name))
         found.append(
-            node_capacity(
-                name,
-                allocatable,
-                free,
+            capacity_of(
+                NodeCapacity(name, allocatable, free),
                 takes_pods=is_ready(node)
                 and not node.spec.unschedulable
                 and is_selected(node.metadata.labels, settings.NODE_SELECTOR),
-                taints=((taint.key, taint.effect) for taint in node.spec.taints),
+                labels=node.metadata.labels,
+                taints=((taint.key, taint.value, taint.effect) for taint in node.spec.taints),
+                known=pools,
             )
         )
     return found

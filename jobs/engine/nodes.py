@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
@@ -16,10 +17,14 @@ from jobs.engine.capacity import amount_of, is_ready
 from jobs.kinds.observe import gpu_indices
 from jobs.leader.lease import Lease
 from jobs.models import Node
-from jobs.rules.admission import CLOSING_EFFECTS, Amount
+from jobs.rules.admission import Amount
+from portal import pools
+from portal.catalog import get_catalog
 from portal.cluster import resources
 from portal.cluster.cache import ClusterCache
 from portal.cluster.objects import KubeNode, KubePod
+from portal.errors import ConfigurationError
+from portal.pools import CLOSING_EFFECTS
 
 _LABELS_MAX = 100
 _TAINTS_MAX = 50
@@ -81,7 +86,10 @@ def _look_at(cache: ClusterCache, name: str) -> NodeRow | None:
 
 def _labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Those first that decide whether people's pods come here: none of them may be cut off."""
-    ordered = sorted(labels.items(), key=lambda pair: (pair[0] not in settings.NODE_SELECTOR, pair))
+    wanted = set(settings.NODE_SELECTOR)
+    with suppress(ConfigurationError):  # which the health page tells
+        wanted |= pools.keys_of(get_catalog().pools)
+    ordered = sorted(labels.items(), key=lambda pair: (pair[0] not in wanted, pair))
     return dict(sorted(ordered[:_LABELS_MAX]))
 
 

@@ -15,11 +15,13 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from jobs.fleet import pools
 from jobs.fleet.check_results import ResultCard, cards
 from jobs.fleet.checks import Check, Report, cluster, dependencies, moment, reconciler
 from jobs.models import Node, ReconcilerLease, Workload
 from portal.database import clock
 from portal.version import VERSION
+from tenants.models import Team
 
 SILENT_AFTER = timedelta(seconds=45)  # as long as pages wait before they show the banner
 QUIET_AFTER = timedelta(seconds=330)  # a watch is opened anew every 5 minutes at the latest
@@ -118,7 +120,15 @@ class HealthPage:
     def cluster(self) -> list[Check]:
         nodes = Node.objects.values_list("is_ready", "is_schedulable")
         open_nodes = [is_ready and is_schedulable for is_ready, is_schedulable in nodes]
-        return cluster.checks(self.lease, self.report, open_nodes, settings.STORAGE_CLASS)
+        found = cluster.checks(self.lease, self.report, open_nodes, settings.STORAGE_CLASS)
+        return [*found, *self._pools()]
+
+    @staticmethod
+    def _pools() -> list[Check]:
+        has_pools = bool(pools.known_pools())
+        labels = list(Node.objects.values_list("labels", flat=True)) if has_pools else []
+        names = set(Team.objects.values_list("name", flat=True)) if has_pools else set()
+        return list(pools.checks(labels, names))
 
     @cached_property
     def troubles(self) -> list[Check]:

@@ -4,7 +4,7 @@ Pure. Works for the nodes of any cluster: Kubernetes' own conditions, those that
 same convention (true means trouble), and what a node says of itself under `homeport.dev/`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,9 +12,9 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from jobs.rules.admission import CLOSING_EFFECTS
+from portal import pools
+from portal.pools import Pool
 
-GPU = "nvidia.com/gpu"
 SIMULATED = "homeport.dev/simulated-gpu"
 # Taints that Kubernetes itself sets for what the conditions (or `unschedulable`) already say.
 _SAID_ALREADY = "node.kubernetes.io/"
@@ -77,18 +77,19 @@ _MISSING: dict[str, Callable[[], tuple[str, str]]] = {
 }
 
 
-def notes_on(node: Any, selector: Mapping[str, str]) -> list[NodeNote]:
+def notes_on(node: Any, selector: Mapping[str, str], known: Sequence[Pool] = ()) -> list[NodeNote]:
     """All notes on a row of `jobs.models.Node`, the worst first.
 
     Args:
         selector: labels that a node must have for people's pods.
+        known: the pools of the catalog.
     """
     found = [
         *_closed(node),
         *_left_out(node, selector),
         *_gpus(node),
         *_conditions(node),
-        *_taints(node),
+        *_taints(node, pools.pool_of(node.labels, known)),
         *_simulated(node),
     ]
     return sorted(found, key=lambda note: ("bad", "warn", "info").index(note.tone))
@@ -171,15 +172,17 @@ def _trouble(kind: str, text: str, since: str | None) -> NodeNote:
     return NodeNote(tone, title, text, step, since)
 
 
-def _taints(node: Any) -> Iterator[NodeNote]:
-    closing = [taint for taint in node.taints if taint["effect"] in CLOSING_EFFECTS]
-    for taint in closing:
-        if taint["key"] == GPU:
-            yield NodeNote("info", _("Reserved for pods with GPUs"))
-        elif not taint["key"].startswith(_SAID_ALREADY):
-            title = _("Reserved: %(taint)s") % {"taint": taint_text(taint)}
+def _taints(node: Any, pool: Pool) -> Iterator[NodeNote]:
+    taints = [(taint["key"], taint["value"], taint["effect"]) for taint in node.taints]
+    foreign, only_gpu = pools.closing(taints, pool)
+    for key, value, effect in foreign:
+        if not key.startswith(_SAID_ALREADY):
+            taint = taint_text({"key": key, "value": value, "effect": effect})
+            title = _("Reserved: %(taint)s") % {"taint": taint}
             text = _("Pods of Homeport do not tolerate this taint, so none are scheduled here.")
             yield NodeNote("info", title, text)
+    if only_gpu:
+        yield NodeNote("info", _("Reserved for pods with GPUs"))
 
 
 def _simulated(node: Any) -> Iterator[NodeNote]:

@@ -1,5 +1,6 @@
 """What the page and the REST list of nodes show: each node, and all of them together."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -8,12 +9,14 @@ from typing import Any
 
 from django.conf import settings
 from django.core.paginator import Page, Paginator
-from django.db.models.fields.json import KT
+from django.db.models.fields.json import KT, KeyTextTransform
 from django.utils.translation import gettext_lazy as _
 
 from jobs.fleet.gpu_users import GpuUser, GpuUsers
 from jobs.fleet.node_notes import SIMULATED, NodeNote, is_simulated, notes_on, taint_text
+from jobs.fleet.pools import PoolLine, known_pools, pool_lines
 from jobs.models import Node
+from portal.pools import Pool, keys_of, pool_of
 from portal.web.lists import revision_of
 
 PAGE_SIZE = 24  # cards are tall
@@ -78,6 +81,7 @@ class Counted:
     allocatable: Mapping[str, int]
     requested: Mapping[str, int]
     is_simulated: bool
+    pool: str
 
 
 def is_open(node: Node | Counted) -> bool:
@@ -116,6 +120,7 @@ class NodeCard:
     node: Node
     gpu_users: list[GpuUser]
     notes: list[NodeNote]
+    pool: str = ""  # its title, where the catalog has pools
 
     @property
     def gpu(self) -> Meter:
@@ -181,14 +186,28 @@ class NodesPage:
         self._page_number = page_number
 
     @cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        return known_pools()
+
+    @cached_property
+    def pool_lines(self) -> list[PoolLine]:
+        """What pools there are, with how many nodes."""
+        return pool_lines(self.pools, Counter(node.pool for node in self._all))
+
+    @cached_property
     def _all(self) -> list[Counted]:
         # Of a thousand nodes, what each tells of itself and who is on it would be most of the work.
-        columns = [field.name for field in fields(Counted) if field.name != "is_simulated"]
-        marked = Node.objects.annotate(mark=KT(f"labels__{SIMULATED}"))
+        columns = [field.name for field in fields(Counted)][:-2]
+        keys = {f"label{n}": key for n, key in enumerate(sorted(keys_of(self.pools)))}
+        marked = Node.objects.annotate(mark=KT(f"labels__{SIMULATED}")).annotate(
+            **{name: KeyTextTransform(key, "labels") for name, key in keys.items()}
+        )
         counted = []
-        for row in marked.values(*columns, "mark"):
+        for row in marked.values(*columns, "mark", *keys):
             mark = row.pop("mark")
-            counted.append(Counted(**row, is_simulated=mark == "true"))
+            labels = {key: row.pop(name) for name, key in keys.items()}
+            pool = pool_of(labels, self.pools).name
+            counted.append(Counted(**row, is_simulated=mark == "true", pool=pool))
         return sorted(counted, key=lambda node: (-meter(node, "gpu").total, node.name))
 
     @cached_property
@@ -202,7 +221,12 @@ class NodesPage:
         shown = [rows[node.name] for node in self.page.object_list if node.name in rows]
         gpu_users = GpuUsers(self.user, shown)
         return [
-            NodeCard(node, gpu_users.of(node), notes_on(node, settings.NODE_SELECTOR))
+            NodeCard(
+                node,
+                gpu_users.of(node),
+                notes_on(node, settings.NODE_SELECTOR, self.pools),
+                pool_of(node.labels, self.pools).shown_name if self.pools else "",
+            )
             for node in shown
         ]
 

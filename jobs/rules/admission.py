@@ -8,10 +8,11 @@ reconciler withdraws what was admitted and is then not placed.
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal
 
 from portal import quantity
+from portal.pools import DEFAULT
 
 # The scarcest first: in this order they are named.
 RESOURCES = ("gpu", "cpu", "memory", "pods", "nodeports")
@@ -86,11 +87,17 @@ class Amount:
 
 @dataclass(frozen=True)
 class ReplicaRequest:
-    """Replicas of one role; `each` is what one pod asks for, itself (`pods=1`) included."""
+    """Replicas of one role.
+
+    Attributes:
+        each: what one pod asks for, itself (`pods=1`) included.
+        pool: where they run; empty: where the others of their workload do.
+    """
 
     role: str
     count: int
     each: Amount
+    pool: str = ""
 
     @property
     def total(self) -> Amount:
@@ -109,6 +116,8 @@ class NodeCapacity:
     Attributes:
         is_open: takes new pods now (ready, not cordoned, selected, no taint that ours do not tolerate).
         only_gpu: tainted, so that only pods that ask for a GPU come here.
+        pool: to which it belongs.
+        domain: its value of the pool's topology key; empty: it has none.
     """
 
     name: str
@@ -116,6 +125,8 @@ class NodeCapacity:
     free: Amount
     is_open: bool = True
     only_gpu: bool = False
+    pool: str = DEFAULT
+    domain: str = ""
 
     def places(self, each: Amount) -> int:
         """How many more pods of this size find room; `each.pods` is at least one."""
@@ -134,37 +145,6 @@ class NodeCapacity:
 
     def allows(self, each: Amount) -> bool:
         return bool(each.gpu) or not self.only_gpu
-
-
-# Effects of taints that keep new pods away, and the taint that pods with a GPU tolerate.
-CLOSING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
-GPU_TAINT = "nvidia.com/gpu"
-
-
-def is_selected(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
-    """Whether a node has all labels that people's pods select by."""
-    return selector.items() <= labels.items()
-
-
-def node_capacity(
-    name: str,
-    allocatable: Amount,
-    free: Amount,
-    *,
-    takes_pods: bool,
-    taints: Iterable[tuple[str, str]],
-) -> NodeCapacity:
-    """What a node takes: the one answer of form, preview and admission.
-
-    https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
-
-    Args:
-        takes_pods: it is ready, not cordoned and selected.
-        taints: key and effect of each.
-    """
-    closing = {key for key, effect in taints if effect in CLOSING_EFFECTS}
-    is_open = takes_pods and closing <= {GPU_TAINT}
-    return NodeCapacity(name, allocatable, free, is_open, only_gpu=GPU_TAINT in closing)
 
 
 @dataclass(frozen=True)
@@ -190,8 +170,44 @@ NOW = Fit("now")
 class KnownNodes:
     """All nodes at one moment; what each request asks of them is counted once."""
 
-    def __init__(self, nodes: Sequence[NodeCapacity]) -> None:
+    def __init__(self, nodes: Sequence[NodeCapacity], of: str = "") -> None:
+        """
+        Args:
+            of: " of the pool a100", where that are not all nodes.
+        """
         self.all = sorted(nodes, key=_filling)
+        self.of = of
+        self.within = cache(self._within)
+
+    @cached_property
+    def pools(self) -> frozenset[str]:
+        """Names of those that have nodes."""
+        return frozenset(node.pool for node in self.all)
+
+    def _within(self, names: frozenset[str]) -> "KnownNodes":
+        """Those of some pools."""
+        if self.pools <= names:
+            return self
+        *others, last = sorted(names)
+        of = f"s {', '.join(others)} and {last}" if others else f" {last}"
+        return KnownNodes([node for node in self.all if node.pool in names], f" of the pool{of}")
+
+    def resolve(
+        self, requests: Sequence[ReplicaRequest], names: Sequence[str]
+    ) -> "list[tuple[list[ReplicaRequest], KnownNodes]]":
+        """In each of the pools that have nodes: the requests there, and the nodes that these are about.
+
+        All pools stand, where none of them has nodes.
+        """
+        is_only = len(names) == 1 and self.pools == {names[0]}
+        if is_only and not any(request.pool for request in requests):
+            return [([request.on_node for request in requests], self)]  # no pools: mostly so
+        found = []
+        for name in [name for name in names if name in self.pools] or names:
+            chosen = pools_of_roles(requests, name, self.pools)
+            asked = [replace(request.on_node, pool=chosen[request.role]) for request in requests]
+            found.append((asked, self.within(frozenset(chosen.values()))))
+        return found
 
     @cached_property
     def whole(self) -> Amount:
@@ -210,15 +226,33 @@ class KnownNodes:
     @cached_property
     def kinds(self) -> list[tuple[NodeCapacity, int]]:
         """An empty node of each kind, and how many there are."""
-        counts = Counter((node.allocatable, node.only_gpu) for node in self.all)
+        counts = Counter((node.allocatable, node.only_gpu, node.pool) for node in self.all)
         return [
-            (NodeCapacity("", allocatable, allocatable, only_gpu=only_gpu), count)
-            for (allocatable, only_gpu), count in counts.items()
+            (NodeCapacity("", allocatable, allocatable, only_gpu=only_gpu, pool=pool), count)
+            for (allocatable, only_gpu, pool), count in counts.items()
         ]
 
 
 def _filling(node: NodeCapacity) -> tuple[int, int, str]:
     return node.free.gpu, node.free.cpu, node.name
+
+
+def pools_of_roles(
+    requests: Sequence[ReplicaRequest], name: str, known: Collection[str]
+) -> dict[str, str]:
+    """Role -> the pool where its replicas run, of a workload that runs in the pool of this name.
+
+    The pool is for replicas with GPUs, and for all where none has any; the others run on the nodes of
+    `default`, where there are such ones.
+
+    Args:
+        known: the pools that have nodes.
+    """
+    has_gpu = any(request.each.gpu for request in requests)
+    rest = DEFAULT if has_gpu and DEFAULT in known else name
+    return {
+        request.role: request.pool or (name if request.each.gpu else rest) for request in requests
+    }
 
 
 def total_of(requests: Iterable[ReplicaRequest]) -> Amount:
@@ -263,6 +297,7 @@ def fit(
     nodes: Sequence[NodeCapacity],
     *,
     by_weight: bool = False,
+    pools: Sequence[str] = (DEFAULT,),
 ) -> Fit:
     """Whether all replicas together fit now, later or never.
 
@@ -273,9 +308,10 @@ def fit(
         nodes: all nodes with what is free; empty when they are not known (then only the quota is
             looked at, and `now` becomes `later`).
         by_weight: the quota is a part of the cluster by weight; see `over_part`.
+        pools: names of those where it may run, in the order to try.
     """
     known = KnownNodes(nodes)
-    if found := find_too_large(requests, hard, known, by_weight=by_weight):
+    if found := find_too_large(requests, hard, known, by_weight=by_weight, pools=pools):
         return found
     if hard is None or left is None:
         return Fit("later", "quota_unknown", "Waiting for the cluster to count its quota")
@@ -284,7 +320,7 @@ def fit(
     if lacking:
         words = "; ".join(needs_text(r, total.get(r), left.get(r), hard.get(r)) for r in lacking)
         return Fit("later", "quota", f"Waiting for quota: {words}")
-    return placement(requests, known)
+    return placement(requests, known, pools)
 
 
 def find_too_large(
@@ -293,6 +329,7 @@ def find_too_large(
     nodes: KnownNodes,
     *,
     by_weight: bool = False,
+    pools: Sequence[str] = (DEFAULT,),
 ) -> Fit | None:
     """What is larger than the whole quota or than all nodes can never start as things are; see `fit`.
 
@@ -300,8 +337,13 @@ def find_too_large(
     """
     part = over_part(requests, hard) if by_weight else None
     never = None if part else _over_quota(requests, hard)
-    placed = [request.on_node for request in requests]
-    return never or _over_cluster(placed, nodes) or part
+    if never is None:
+        over = [_over_cluster(*resolved) for resolved in nodes.resolve(requests, pools)]
+        never = over[0] if all(over) else None
+        if never is not None and len(over) > 1:
+            text = never.text.replace("never start:", "never start in any of its pools:")
+            never = replace(never, text=text)
+    return never or part
 
 
 def over_part(requests: Sequence[ReplicaRequest], hard: Amount | None) -> Fit | None:
@@ -345,10 +387,10 @@ def _field_of(requests: Sequence[ReplicaRequest], resource: str) -> str:
 
 def _over_cluster(requests: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit | None:
     """Never, when even empty nodes would not do; nodes that are down now count as well."""
-    kinds = [kind for kind, _ in nodes.kinds]
-    if not kinds:
+    if not nodes.all or not {request.pool for request in requests} - {""} <= nodes.pools:
         return None
     for request in requests:
+        kinds = [kind for kind, _ in nodes.kinds if request.pool in ("", kind.pool)]
         if any(kind.places(request.each) for kind in kinds):
             continue
         largest = Amount()
@@ -356,11 +398,11 @@ def _over_cluster(requests: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit 
             largest = largest.largest(kind.allocatable)
         lacking = largest.lacking(request.each)
         words = "; ".join(
-            f"needs {amount_text(r, request.each.get(r))}, the largest node has "
+            f"needs {amount_text(r, request.each.get(r))}, the largest node{nodes.of} has "
             f"{_bare(r, largest.get(r))}"
             for r in lacking
         )
-        words = words or f"needs {_all_text(request.each)}, which no single node has"
+        words = words or f"needs {_all_text(request.each)}, which no single node{nodes.of} has"
         who, less = ("it", "") if _is_alone(requests) else (f"each {request.role}", " per replica")
         text = f"This can never start: {who} {words}. Request less{less}."
         field = f"replicas.{request.role}" + (f".{_FIELDS[lacking[0]]}" if lacking else "")
@@ -372,7 +414,7 @@ def _over_cluster(requests: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit 
         return None
     lacking = nodes.whole.lacking(total_of(requests))
     words = "; ".join(
-        f"needs {amount_text(r, total_of(requests).get(r))}, all nodes in total have "
+        f"needs {amount_text(r, total_of(requests).get(r))}, all nodes{nodes.of} in total have "
         f"{_bare(r, nodes.whole.get(r))}"
         for r in lacking
     )
@@ -389,7 +431,7 @@ def _have_nodes_of_their_own(
     for request in requests:
         count = request.count
         for place, (kind, _) in enumerate(kinds):
-            if each := kind.places(request.each):
+            if request.pool in ("", kind.pool) and (each := kind.places(request.each)):
                 taken = min(left[place], -(-count // each))
                 left[place] -= taken
                 count -= taken * each
@@ -415,11 +457,26 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
     return Amount(**{resource: sum(a.get(resource) for a in listed) for resource in RESOURCES})
 
 
-def placement(asked: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit:
-    """Now, or later with what lacks on the nodes."""
+def placement(
+    asked: Sequence[ReplicaRequest], nodes: KnownNodes, pools: Sequence[str] = (DEFAULT,)
+) -> Fit:
+    """Now, or later with what lacks on the nodes: of several pools, in the first that could have room."""
+    resolved = nodes.resolve(asked, pools)
+    if len(resolved) > 1:
+        resolved = [one for one in resolved if _over_cluster(*one) is None] or resolved[:1]
+    answers = [_placement(*one) for one in resolved]
+    found = next((answer for answer in answers if answer.kind == "now"), answers[0])
+    if found.kind == "now" or len(answers) == 1:
+        return found
+    return replace(found, text=f"{found.text}; the other pools that it may use have no room either")
+
+
+def _placement(requests: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit:
     if not nodes.all:
-        return Fit("later", "no_nodes", "Waiting for the cluster: its nodes are not known yet")
-    requests = [request.on_node for request in asked]
+        text = "Waiting for the cluster: its nodes are not known yet"
+        if nodes.of:
+            text = f"Waiting for a node: there is none{nodes.of} now"
+        return Fit("later", "no_nodes", text)
     total, left_over = total_of(requests), 0
     lacking = nodes.free.lacking(total)
     if not lacking:
@@ -427,7 +484,10 @@ def placement(asked: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit:
         if not left_over:
             return NOW
     if nodes.closed_count == len(nodes.all):
-        words = "Waiting for a node: all are cordoned, not ready, reserved, or lack the label of NODE_SELECTOR"
+        words = (
+            f"Waiting for a node: all{nodes.of} are cordoned, not ready, reserved, or lack the label of "
+            "NODE_SELECTOR"
+        )
         return Fit("later", "nodes_closed", words)
     words = "; ".join(
         needs_text(r, total.get(r), nodes.free.get(r), nodes.whole.get(r)) for r in lacking
@@ -439,13 +499,13 @@ def placement(asked: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit:
             requests, key=lambda request: (request.each.gpu, request.each.cpu, request.each.memory)
         )
         words = (
-            f"enough is free in total, but only {placed} of {count} replicas fit on single nodes "
+            f"enough is free in total, but only {placed} of {count} replicas fit on single nodes{nodes.of} "
             f"(each {largest.role} needs {_all_text(largest.each)} on one node)"
         )
         if _is_alone(requests):
             words = f"needs {_all_text(largest.each)} on one node; no node has that much free"
     if nodes.closed_count:
-        words += f"; {nodes.closed_count} of {len(nodes.all)} nodes take no pods"
+        words += f"; {nodes.closed_count} of {len(nodes.all)} nodes{nodes.of} take no pods"
     return Fit("later", "nodes", f"Waiting for free nodes: {words}")
 
 
@@ -493,19 +553,22 @@ def _fill(
 ) -> tuple[list[NodeCapacity], int]:
     """In the order of the nodes: what stays free of each, and how many replicas found no room."""
     filled = list(nodes)
-    counts: dict[Amount, int] = {}
+    counts: dict[tuple[Amount, str], int] = {}
     for request in requests:
-        each = request.each.on_node
-        counts[each] = counts.get(each, 0) + request.count
+        key = request.each.on_node, request.pool
+        counts[key] = counts.get(key, 0) + request.count
     left_over = 0
-    for each in sorted(counts, key=lambda a: (a.gpu, a.cpu, a.memory), reverse=True):
+    order = sorted(counts, key=lambda one: (one[0].gpu, one[0].cpu, one[0].memory), reverse=True)
+    for each, pool in order:
         # A node that has no room for one has none for the next of the same size: one walk for all.
-        count = counts[each]
+        count = counts[each, pool]
         for place, node in enumerate(filled):
             if not count:
                 break
             if node.free.gpu < each.gpu > 0 or node.free.cpu < each.cpu > 0:
                 continue  # most of a full cluster, said without a call
+            if pool not in ("", node.pool):
+                continue
             if taken := min(count, node.places(each)):
                 filled[place] = replace(node, free=node.free - each.times(taken))
                 count -= taken

@@ -11,9 +11,11 @@ from jobs.kinds.base import WorkloadKind
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Node, Workload
 from jobs.rules import reasons
-from jobs.rules.admission import RESOURCES, Amount, Fit, NodeCapacity, is_selected, node_capacity
+from jobs.rules.admission import RESOURCES, Amount, Fit, NodeCapacity
 from jobs.rules.admission import fit as fit_amounts
+from jobs.rules.nodes import capacity_of, is_selected
 from jobs.rules.states import WorkloadState
+from portal.catalog import get_catalog
 from tenants.models import Tenant
 
 
@@ -33,15 +35,20 @@ def quota_left(tenant: Tenant) -> tuple[Amount | None, Amount | None]:
 
 def node_capacities() -> tuple[NodeCapacity, ...]:
     """All nodes with what is free on them, as last seen."""
+    pools = get_catalog().pools
     return tuple(
-        node_capacity(
-            node.name,
-            amount(node.allocatable),
-            amount(node.allocatable) - amount(node.requested),
+        capacity_of(
+            NodeCapacity(
+                node.name,
+                amount(node.allocatable),
+                amount(node.allocatable) - amount(node.requested),
+            ),
             takes_pods=node.is_ready
             and node.is_schedulable
             and is_selected(node.labels, settings.NODE_SELECTOR),
-            taints=((taint["key"], taint["effect"]) for taint in node.taints),
+            labels=node.labels,
+            taints=((taint["key"], taint["value"], taint["effect"]) for taint in node.taints),
+            known=pools,
         )
         for node in Node.objects.all()
     )

@@ -3,13 +3,9 @@
 import re
 
 from portal.errors import ConfigurationError
+from portal.pools import LABEL_KEY, LABEL_VALUE
 
 PLAIN_HTTP, SHORT_KEY, NO_REDIS = "plain-http", "short-key", "no-redis"
-
-
-_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_LABEL_KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
-_LABEL_VALUE = re.compile(rf"(?:{_NAME})?")
 
 
 def parse_bool(text: str) -> bool:
@@ -56,7 +52,7 @@ def parse_labels(text: str) -> dict[str, str]:
     found = {}
     for word in parse_list(text):
         key, sign, value = word.partition("=")
-        if not sign or not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+        if not sign or not re.fullmatch(LABEL_KEY, key) or not re.fullmatch(LABEL_VALUE, value):
             raise ConfigurationError(f"{word!r} is no label; write for example component=web")
         found[key] = value
     return found

@@ -21,6 +21,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from portal import live
+from portal.catalog import get_catalog
 from portal.cluster import labels
 from portal.cluster.cache import ClusterCache, ClusterChanges
 from portal.cluster.client import Cluster
@@ -114,7 +115,12 @@ class TenantController:
         ):
             return
         nodes = self._cache.nodes.watch.items.values()
-        there = capacity(nodes, settings.NODE_SELECTOR, timezone.now())
+        try:
+            pools = get_catalog().pools
+        except ConfigurationError as error:  # the parts stay as they are
+            log.warning("quotas by weight are not split anew: %s", error)
+            return
+        there = capacity(nodes, settings.NODE_SELECTOR, timezone.now(), pools)
         if await asyncio.to_thread(weights.changed_parts, there, namespaces):
             changed = await self._writer.commit(partial(weights.give_parts, there))
             for pk, revision in changed:

@@ -37,6 +37,10 @@ def test_the_catalog_that_comes_with_homeport_is_read() -> None:
     assert catalog.notebooks.images.lists(catalog.notebooks.images.default)
 
 
+def pool(name: str = "a100", **more: Any) -> dict[str, Any]:
+    return {"name": name, "node_selector": {"gpu": "a100"}, **more}
+
+
 @pytest.mark.parametrize(
     ("keys", "to", "said"),
     [
@@ -51,6 +55,26 @@ def test_the_catalog_that_comes_with_homeport_is_read() -> None:
         (("notebooks", "sizes", "default"), "huge", "`$.notebooks.sizes`"),
         (("notebooks", "sizes", "offered"), ["small", "huge"], "names 'huge', which is no size"),
         (("tensorboard",), {"image": "x", "cpu": 1}, "missing required field `memory`"),
+        (("pools",), [{"name": "a"}], "missing required field `node_selector` - at `$.pools[0]`"),
+        (("pools",), [pool(team="vision")], "unknown field `team` - at `$.pools[0]`"),
+        (("pools",), [pool("A 100")], "`$.pools[0].name`"),
+        (("pools",), [pool("default")], "which is all nodes that no pool selects"),
+        (("pools",), [pool(), pool()], "pools names 'a100' twice"),
+        (("pools",), [pool(node_selector={})], "needs a node_selector: labels of its nodes"),
+        (("pools",), [pool(node_selector={"a b": "c"})], "`$.pools[0].node_selector`"),
+        (("pools",), [pool(teams=[])], "is for no team; leave teams out for all"),
+        (("pools",), [pool(topology_key="")], "`$.pools[0].topology_key`"),
+        (("pools",), [pool(tolerations=[{"value": "x"}])], "without key needs the operator Exists"),
+        (
+            ("pools",),
+            [pool(tolerations=[{"key": "a", "operator": "Exists", "value": "x"}])],
+            "`$.pools[0].tolerations[0]`",
+        ),
+        (
+            ("pools",),
+            [pool(f"p{n}", node_selector={f"{n}": "", f"{n}.x": ""}) for n in range(7)],
+            "multiply to more than 64",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(

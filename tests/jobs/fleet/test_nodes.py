@@ -1,6 +1,7 @@
 """The page and the REST list of nodes: the arithmetic, and who is told whose pods hold the GPUs."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from jobs.models import Node, Workload
 from tenants.models import Team, Tenant, User
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.jobs.fleet.rows import GIB, held_by, make_node, read, rest
+from tests.pools import set_pools
 
 pytestmark = pytest.mark.django_db
 
@@ -130,3 +132,30 @@ def test_many_nodes_are_paged_and_an_empty_cluster_is_explained(scene: Scene) ->
     assert "5/488 GPUs (1%)" in page.text
     Node.objects.all().delete()
     assert "No nodes known" in read(scene.alice.owner, "/nodes/").text
+
+
+def test_pools_and_whose_nodes_they_are_told(settings, tmp_path, scene: Scene) -> None:
+    team = {"name": "a100", "title": "Large GPUs", "node_selector": {"gpu": "a100"}}
+    empty = {"name": "t4", "node_selector": {"gpu": "t4"}, "scheduler_name": "yunikorn"}
+    hidden = {"name": "old", "node_selector": {"gpu": "a100"}}
+    assert "Pools" not in read(scene.alice.owner, "/nodes/").text
+    set_pools(settings, tmp_path, {**team, "teams": ["vision", "gone"]}, empty, hidden)
+    Node.objects.filter(name="gpu-01").update(
+        labels={"gpu": "a100"}, taints=[{"key": "a", "value": "", "effect": "NoSchedule"}]
+    )
+    make_node("gpu-02")
+    said = read(scene.alice.owner, "/nodes/").text
+    assert "Pool: Large GPUs" in said
+    assert "Large GPUs a100 1 node, for vision, gone." in " ".join(said.split())
+    assert "t4 0 nodes. Placed by yunikorn: Homeport does not guarantee" in " ".join(said.split())
+    assert "All other nodes default 1 node." in " ".join(said.split())
+    assert "Reserved: a:NoSchedule" in said
+    told = read(scene.root, "/admin/health/").text
+    assert "No node has its labels: gpu=t4." in told
+    assert "All nodes that it selects belong to a pool that stands before it." in told
+    assert "There is no such team: gone." in told
+    set_pools(settings, tmp_path, {**team, "tolerations": [{"key": "a", "operator": "Exists"}]})
+    assert "Reserved" not in read(scene.alice.owner, "/nodes/").text
+    Path(settings.CATALOG).write_text("pools: 3")
+    assert "cannot be used" in read(scene.root, "/admin/health/").text
+    assert "gpu-01" in read(scene.alice.owner, "/nodes/").text

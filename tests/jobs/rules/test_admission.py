@@ -1,7 +1,9 @@
 """What fits now, later and never, and the words for it."""
 
 from dataclasses import replace
+from functools import partial
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,11 +14,12 @@ from jobs.rules.admission import (
     NodeCapacity,
     ReplicaRequest,
     fit,
-    node_capacity,
     pack,
     reserve,
     total_of,
 )
+from jobs.rules.nodes import capacity_of
+from portal.pools import Pool
 
 GI = 2**30
 
@@ -162,23 +165,113 @@ def test_what_needs_no_gpu_leaves_gpu_nodes_free() -> None:
 
 
 @pytest.mark.parametrize(
-    ("taints", "takes_cpu", "takes_gpu"),
+    ("taints", "takes_cpu", "takes_gpu", "pool_takes_cpu", "pool_takes_gpu"),
     [
-        ([], True, True),
-        ([("nvidia.com/gpu", "NoSchedule")], False, True),
-        ([("nvidia.com/gpu", "PreferNoSchedule")], True, True),
-        ([("team", "PreferNoSchedule")], True, True),
-        ([("team", "NoSchedule")], False, False),
-        ([("nvidia.com/gpu", "NoSchedule"), ("team", "NoExecute")], False, False),
+        ([], True, True, True, True),
+        ([("nvidia.com/gpu", "yes", "NoSchedule")], False, True, False, True),
+        ([("nvidia.com/gpu", "yes", "NoExecute")], False, False, False, False),
+        ([("nvidia.com/gpu", "yes", "PreferNoSchedule")], True, True, True, True),
+        ([("team", "vision", "PreferNoSchedule")], True, True, True, True),
+        ([("team", "vision", "NoSchedule")], False, False, True, True),
+        ([("team", "audio", "NoSchedule")], False, False, False, False),
+        ([("team", "vision", "NoExecute")], False, False, False, False),
+        ([("slow", "", "NoExecute")], False, False, True, True),
+        (
+            [("nvidia.com/gpu", "", "NoSchedule"), ("team", "vision", "NoSchedule")],
+            *(False, False, False, True),
+        ),
     ],
 )
-def test_taints_decide_what_a_node_takes(taints, takes_cpu, takes_gpu) -> None:
+def test_taints_decide_what_a_node_takes(
+    taints, takes_cpu, takes_gpu, pool_takes_cpu, pool_takes_gpu
+) -> None:
     room = Amount(4000, 8 * GI, 2, 10)
-    found = node_capacity("a", room, room, takes_pods=True, taints=taints)
-    assert bool(found.places(Amount(1000, GI, 0, 1))) == takes_cpu
-    assert bool(found.places(Amount(1000, GI, 1, 1))) == takes_gpu
-    closed = node_capacity("a", room, room, takes_pods=False, taints=taints)
-    assert closed.places(Amount(1000, GI, 1, 1)) == 0
+    own = [
+        {"key": "team", "value": "vision", "effect": "NoSchedule"},
+        {"key": "slow", "operator": "Exists"},
+    ]
+    bare = NodeCapacity("a", room, room)
+    pool = msgspec.convert(
+        {"name": "vision", "node_selector": {"for": "vision"}, "tolerations": own}, Pool
+    )
+    for labels, takes in (
+        ({}, (takes_cpu, takes_gpu)),
+        ({"for": "vision"}, (pool_takes_cpu, pool_takes_gpu)),
+    ):
+        node_of = partial(capacity_of, bare, labels=labels, known=[pool], taints=taints)
+        found = node_of(takes_pods=True)
+        assert found.pool == ("vision" if labels else "default")
+        asked = (Amount(1000, GI, 0, 1), Amount(1000, GI, 1, 1))
+        assert tuple(bool(found.places(each)) for each in asked) == takes
+        assert not any(node_of(takes_pods=False).places(each) for each in asked)
+
+
+def in_pool(name: str, pool: str, **more) -> NodeCapacity:
+    return node(name, pool=pool, **more)
+
+
+TWO_POOLS = [in_pool("a", "a100", gpu=4), in_pool("b", "default"), in_pool("c", "t4", gpu=8)]
+GPU_ALL = ("a100", "t4", "default")
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "pools", "kind", "said"),
+    [
+        ([request(gpu=4)], TWO_POOLS, ("a100",), "now", ""),
+        (
+            [request(gpu=5)],
+            TWO_POOLS,
+            ("a100",),
+            "never",
+            "the largest node of the pool a100 has 4",
+        ),
+        ([request(gpu=5)], TWO_POOLS, GPU_ALL, "now", ""),  # the first that has room
+        # Never split over pools, also where all nodes together would do.
+        (
+            [request(3, gpu=4)],
+            TWO_POOLS,
+            GPU_ALL,
+            "never",
+            "any of its pools: needs 12 GPUs, all nodes of the pool a100 in total have 4",
+        ),
+        ([request(gpu=9)], TWO_POOLS, GPU_ALL, "never", "the largest node of the pool a100 has 4"),
+        # Those without GPUs run on the other nodes, where there are such ones.
+        ([request(gpu=4), request(role="ps", cpu=8000)], TWO_POOLS, ("a100",), "now", ""),
+        (
+            [request(gpu=4), request(role="ps", cpu=8000)],
+            TWO_POOLS[:1],
+            ("a100",),
+            *("never", "needs 9 CPU, all nodes in total have 8"),
+        ),
+        (
+            [request(gpu=4), replace(request(role="ps", cpu=9000), pool="t4")],
+            TWO_POOLS,
+            ("a100",),
+            *("never", "each ps needs 9 CPU, the largest node of the pools a100 and t4 has 8"),
+        ),
+        ([request(gpu=4)], TWO_POOLS, ("h100",), "later", "there is none of the pool h100 now"),
+        (
+            [request(gpu=4)],
+            [in_pool("a", "a100", gpu=4, used=Amount(gpu=3)), *TWO_POOLS[1:]],
+            ("a100",),
+            *("later", "needs 4 GPUs, 1 of 4 free"),
+        ),
+        (
+            [request(gpu=4)],
+            [
+                in_pool("a", "a100", gpu=4, used=Amount(gpu=3)),
+                in_pool("c", "t4", gpu=4, used=Amount(gpu=1)),
+            ],
+            ("a100", "t4"),
+            *("later", "1 of 4 free; the other pools that it may use have no room either"),
+        ),
+    ],
+)
+def test_each_pool_is_looked_at_alone(asked, nodes, pools, kind, said) -> None:
+    wide = Amount(99000, 99 * GI, 99, 99)
+    found = fit(asked, wide, wide, nodes, pools=pools)
+    assert found.kind == kind, found
+    assert said in found.text
 
 
 amounts = st.builds(

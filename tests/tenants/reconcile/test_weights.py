@@ -8,6 +8,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from portal.cluster.objects import KubeNode
+from portal.pools import Pool
 from tenants.models import Tenant
 from tenants.quota.rules import change_quota
 from tenants.reconcile.capacity import capacity
@@ -51,6 +52,16 @@ def test_which_nodes_count(seen: dict[str, Any], counts: bool):
     found = capacity([msgspec.convert(seen, KubeNode)], {"pool": "people"}, NOW)
     one = {"cpu": 8000, "memory": 16 * 2**30, "gpu": 2}
     assert found == (one if counts else dict.fromkeys(one, 0))
+
+
+def test_a_node_counts_whose_pool_tolerates_its_taint():
+    seen = [msgspec.convert(node(**taint("team")), KubeNode)]
+    own = {
+        "tolerations": [{"key": "team", "operator": "Exists"}],
+        "node_selector": {"pool": "people"},
+    }
+    pool = msgspec.convert({"name": "people", **own}, Pool)
+    assert [capacity(seen, {}, NOW, known)["gpu"] for known in ([], [pool])] == [0, 2]
 
 
 def test_gpus_that_a_restarting_plugin_hides_count():
