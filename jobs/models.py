@@ -15,7 +15,8 @@ from django.db.models.functions import NullIf
 from django.utils import timezone
 from django.utils.functional import cached_property
 
-import jobs.questions  # noqa: F401  a table of this app
+import jobs.places
+import jobs.questions  # noqa: F401  likewise
 from jobs.rules.states import FINAL_STATES, Desired, ReplicaState, WorkloadState
 from jobs.rules.topologies import in_role_order
 from portal.cluster.names import user_secret_name

@@ -63,6 +63,9 @@ class AdmissionPass:
         self._took_s = 0.0
         self._is_urgent = True
         self._not_before: datetime | None = None
+        self.looked: Looked | None = (
+            None  # the last look; None: there was none, or nothing is queued
+        )
         self._oldest: datetime | None = None  # since when the first of the queue waits
         # By workload, for as long as it may still lack pods: what of which node it was admitted to.
         self._planned: dict[str, Mapping[str, Amount]] = {}
@@ -107,9 +110,10 @@ class AdmissionPass:
         self._is_empty = not queue.queued
         self._oldest = None
         if not queue.queued:
-            self._is_wanted, self._took_s = False, 0.0
+            self._is_wanted, self._took_s, self.looked = False, 0.0, None
             return []
         looked, packed_s = await self._decide(queue, now)
+        self.looked = looked
         found = looked.decisions
         self._not_before = looked.look_at
         self._looked_at, self._took_s = self._clock.now(), read_s + packed_s

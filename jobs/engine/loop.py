@@ -28,6 +28,7 @@ from jobs.archive.purged import forget_of_tenant
 from jobs.engine.admission import AdmissionPass
 from jobs.engine.controller import Controller
 from jobs.engine.dry_runs import DryRunsPass
+from jobs.engine.estimates import EstimatesPass
 from jobs.engine.executor import Executor
 from jobs.engine.health import HealthReporter
 from jobs.engine.metrics import COLLECTOR, Fleet
@@ -152,6 +153,7 @@ class LeaderRun:
             self._cache, Executor(cluster, lease.check), lease, self._clock, self._wanted.set
         )
         self._admission = AdmissionPass(self._cache, lease, self._clock)
+        self._estimates = EstimatesPass(self._admission, lease, self._clock)
         self._usage = UsageRecorder(self._cache, lease, self._clock)
         self._tenants = TenantController(self._cache, cluster, lease, forget_of_tenant)
         self._tenants_changes = ClusterChanges()
@@ -179,6 +181,7 @@ class LeaderRun:
             self._tend_tenants(),
             self._secrets.run(),
             self._dry_runs.run(),
+            self._estimates.run(),
             self._health.run(),
             self._tick_forever(stop),
             self._prune_nightly(),

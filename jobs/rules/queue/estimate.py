@@ -5,9 +5,11 @@ same. Nothing that people may still do is in it: no submit, no stop, no lost nod
 """
 
 import heapq
+import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from jobs.rules.queue.decision import decide
 from jobs.rules.queue.keeping import plan
@@ -32,6 +34,8 @@ MOST_ENDS = 200
 MOST_QUEUED = 50
 _MOST_LOOKS = 3 * MOST_ENDS  # some follow no end but a time that was announced
 _HOUR_S = 3600
+_FEWEST_RUNS = 3
+_NUMBERED = re.compile(r"(.*?)\d+\D*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,17 @@ def estimate(
         basis = "obstacle" if one.obstacle else "far"
         found.setdefault(one.workload_id, Estimate(UNKNOWN, basis))
     return found
+
+
+def series_of(name: str) -> str:
+    """A name up to its last number: what runs of the same thing have in common."""
+    found = _NUMBERED.fullmatch(name)
+    return found[1] if found else name
+
+
+def usual_s(durations: Sequence[int]) -> int | None:
+    """The median in seconds of at least three earlier runs; None: these are too few."""
+    return round(median(durations)) if len(durations) >= _FEWEST_RUNS else None
 
 
 def rounded_s(at_s: int, now_s: int) -> int:

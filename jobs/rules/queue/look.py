@@ -148,6 +148,7 @@ class Looked:
         preemptions: who is stopped from now on, and for whom: ids.
         reservations, claims: all that hold from now on.
         look_at: time alone changes something then; None: nothing does.
+        state, decided: what the decision was given, and what it gave; None: none was made.
     """
 
     decisions: Sequence[Decision]
@@ -155,6 +156,8 @@ class Looked:
     reservations: Sequence[Reservation]
     claims: Sequence[RoomClaim]
     look_at: datetime | None
+    state: QueueState | None = None
+    decided: Decided | None = None
 
 
 def size_of(amount: Amount) -> Size:
@@ -171,6 +174,11 @@ def amount_of(size: Size) -> Amount:
 def time_of(at_s: int) -> datetime | None:
     """Aware UTC; None for what nobody knows."""
     return None if at_s == UNKNOWN else datetime.fromtimestamp(at_s, UTC)
+
+
+def moment_text(at_s: int) -> str:
+    """`14:05 UTC on 26 November`, of a known time."""
+    return f"{datetime.fromtimestamp(at_s, UTC):%H:%M UTC on %d %B}"
 
 
 def seconds_of(at: datetime | None) -> int:
@@ -192,7 +200,8 @@ def look(
     """
     queue = sorted(waiting.queue, key=lambda one: (one.queued_at, one.workload_id))
     hindered = _hindered(waiting, queue, now)
-    decided = decide(_state_of(waiting, queue, hindered, now), rules)
+    state = _state_of(waiting, queue, hindered, now)
+    decided = decide(state, rules)
     answers = _Answers(waiting, queue, decided)
     starts = {start.workload_id: start for start in decided.starts}
     claimed = {claim.workload_id for claim in waiting.claims}
@@ -219,6 +228,8 @@ def look(
         decided.reservations,
         decided.claims,
         time_of(decided.look_at_s),
+        state,
+        decided,
     )
 
 
@@ -403,10 +414,9 @@ class _Answers:
 def _promise(kept: Reservation) -> str:
     """What the owner of a reservation is told."""
     where = "a node is" if len(kept.room) == 1 else f"{len(kept.room)} nodes are"
-    at = time_of(kept.starts_at_s)
-    if at is None:
+    if kept.starts_at_s == UNKNOWN:
         return f"{where} kept for it as soon as what runs there has ended"
-    return f"{where} kept for it, and it starts by {at:%H:%M UTC on %d %B} at the latest"
+    return f"{where} kept for it, and it starts by {moment_text(kept.starts_at_s)} at the latest"
 
 
 def _amounts(start: Start) -> dict[str, Amount]:

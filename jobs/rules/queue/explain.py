@@ -1,0 +1,132 @@
+"""Which rules of the queue apply to one that waits, in order, each as a sentence in plain words.
+
+No sentence names anybody: who may see the one may not see the others.
+"""
+
+from jobs.rules.queue.look import moment_text
+from jobs.rules.queue.order import QueueOrder
+from jobs.rules.queue.state import (
+    HIGH,
+    LOW,
+    UNKNOWN,
+    Decided,
+    QueuedWorkload,
+    QueueRules,
+    QueueState,
+    Reservation,
+    Why,
+)
+
+_OWN_WORDS = frozenset({"quota", "behind", "nodes", "claim", "backing_off"})
+
+
+def explain(state: QueueState, decided: Decided, rules: QueueRules) -> dict[str, tuple[str, ...]]:
+    """By workload, of all that still wait after this look."""
+    order = QueueOrder(state, rules)
+    started = {start.workload_id for start in decided.starts}
+    found = {}
+    for queued in state.queued:
+        if queued.workload_id not in started:
+            is_aged = order.ages_at_s(queued) <= state.now_s
+            why = decided.why.get(queued.workload_id)
+            asked = _asked(queued, rules, is_aged=is_aged)
+            found[queued.workload_id] = (
+                *asked,
+                *(_waits(queued, why, state, decided) if why else ()),
+            )
+    return found
+
+
+def _asked(queued: QueuedWorkload, rules: QueueRules, *, is_aged: bool) -> tuple[str, ...]:
+    """When it is asked."""
+    hours = rules.aging_s // 3600
+    told = (
+        "Fair share: the team that holds least for its weight is asked first, in it the namespace that "
+        "holds least, of equal ones the oldest."
+        if rules.fair_share
+        else "Order: the oldest in the cluster is asked first."
+    )
+    if queued.priority == HIGH:
+        told = "High priority: it is asked before the rest of its team, and before no other team."
+    if is_aged:
+        told = (
+            f"Aging: it has waited for more than {hours} hours in which nothing as large of its "
+            "namespace started, so it is asked before all others."
+        )
+    if queued.priority == LOW:
+        told = "Low priority: it is asked after all others, and may be stopped for them."
+    own = "Own order: it was moved among what its namespace has in the queue."
+    return (told, own) if queued.rank else (told,)
+
+
+def _waits(
+    queued: QueuedWorkload, why: Why, state: QueueState, decided: Decided
+) -> tuple[str, ...]:
+    """Why it does not start."""
+    if why.code == "backing_off":
+        at = moment_text(queued.not_before_s)
+        return (
+            f"Back-off: the cluster had not placed it, so it is tried again at {at}. It holds up nobody.",
+        )
+    if why.code not in _OWN_WORDS:
+        return ("It may not start now, whatever room there is. It holds up nobody.",)
+    if why.code == "quota":
+        told = (
+            "Quota: its namespace has too little left. Others of the namespace that want the same wait "
+            "behind it; other namespaces do not."
+        )
+        return (told,)
+    if why.code == "behind":
+        return (
+            "Quota: one of its namespace that is asked before lacks quota that this one wants, too.",
+        )
+    found = ["Quota: its namespace has enough left."]
+    if why.code == "claim":
+        found.append(
+            "Preemption: work of low priority is being stopped for it, and nothing else starts on those nodes."
+        )
+        return tuple(found)
+    found.append(
+        "All or nothing: free nodes that are not kept for others have no room for all of its replicas together."
+    )
+    if state.now_s < queued.stops_from_s:
+        found.append(
+            "Preemption: it was withdrawn after others had been stopped for it, so it stops nobody before "
+            f"{moment_text(queued.stops_from_s)}."
+        )
+    pools = {node.name: node.pool for node in state.nodes}
+    for kept in decided.reservations:
+        if kept.workload_id == queued.workload_id:
+            found.append(_own(kept))
+        elif any(pools.get(name) in queued.pools for name, _ in kept.room):
+            found.append(_others(kept, queued))
+    return tuple(found)
+
+
+def _nodes(kept: Reservation) -> str:
+    return "A node is" if len(kept.room) == 1 else f"{len(kept.room)} nodes are"
+
+
+def _own(kept: Reservation) -> str:
+    by = (
+        f"by the deadlines of what runs there it starts by {moment_text(kept.starts_at_s)} at the latest"
+        if kept.starts_at_s != UNKNOWN
+        else "what runs there has no deadline, so nobody knows by when"
+    )
+    return (
+        f"Reservation: {_nodes(kept).lower()} kept for it, the first that lacks only nodes; {by}."
+    )
+
+
+def _others(kept: Reservation, queued: QueuedWorkload) -> str:
+    told = f"Reservation: {_nodes(kept).lower()} kept for one that is asked before"
+    if kept.starts_at_s == UNKNOWN:
+        return f"{told}. What lasts an hour at most still starts there, and what fits beside it."
+    at = moment_text(kept.starts_at_s)
+    own = (
+        "this one has none" if queued.lasts_s == UNKNOWN else "this one ends later if it starts now"
+    )
+    return (
+        f"{told}, until {at}. What ends before then by its deadline still starts there, and what fits "
+        f"beside it; {own}."
+    )

@@ -1,0 +1,92 @@
+"""Places and times of what waits, as rows that pages read: from admission's last look, once a minute at most."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils.timezone import now
+
+from jobs.engine.estimates import usual_durations
+from jobs.models import Workload
+from jobs.places import QueuePlace
+from jobs.rules.queue.state import UNKNOWN
+from tests.factories import make_job, make_tenant
+from tests.jobs.engine.kubelet import Life
+from tests.jobs.engine.simulation import Sim
+from tests.jobs.engine.test_admission import needs
+from tests.jobs.engine.world import World
+from tests.jobs.rules.test_estimate import runs, state, waits
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+async def worked_out(world: World) -> bool:
+    assert world.shift is not None
+    return await world.shift._estimates.run_once()
+
+
+async def kept() -> dict[str, tuple[Any, ...]]:
+    rows = QueuePlace.objects.order_by("position_all").select_related("workload")
+    return {
+        row.workload.name: (row.position, row.position_all, row.basis, row.cause)
+        async for row in rows
+    }
+
+
+async def test_places_and_times_are_kept_while_something_waits() -> None:
+    world = World(Sim(namespaces=("u-alice", "u-bob")))
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    policy = {"deadline_s": 600, "starting_deadline_s": 60}
+    first = await world.submit(name="first", replicas=needs(gpu=8), **policy)
+    await world.until(lambda row: row.state == "running")
+    second = await world.submit(name="second", owner="bob", replicas=needs(gpu=8), **policy)
+    await world.submit(name="third", owner="bob", replicas=needs(gpu=8))
+    low = await world.submit(name="low", replicas=needs(gpu=1), priority="low")
+    await world.round()
+    assert await worked_out(world)
+    assert await kept() == {
+        "second": (1, 1, "deadline", first.pk),
+        "third": (2, 2, "deadline", second.pk),
+        "low": (1, 3, "unlimited", (await Workload.objects.aget(name="third")).pk),
+    }
+    row = await QueuePlace.objects.aget(workload=second.pk)
+    ends_by = (await world.row(first)).ends_by
+    assert row.starts_at is not None
+    assert abs(row.starts_at - ends_by) <= timedelta(seconds=150)
+    assert row.starts_at.timestamp() % 300 == 0
+    assert row.rules[-1].startswith("Reservation: a node is kept for it")
+    assert not await worked_out(world), "nothing was looked at since"
+    await Workload.objects.filter(pk=low.pk).aupdate(desired="stop")
+    await world.round()
+    assert await worked_out(world)
+    assert [*await kept()] == ["second", "third"]
+    await Workload.objects.aupdate(desired="stop")
+    await world.until(lambda row: row.state == "stopped", of=first, seconds=5)
+    assert not await worked_out(world)
+    assert await kept() == {}
+
+
+@pytest.mark.django_db
+def test_a_usual_duration_is_of_the_own_runs_of_the_same_series() -> None:
+    alice, bob = make_tenant("alice"), make_tenant("bob")
+    at = now()
+
+    def ran(name: str, minutes: int, tenant=alice, **more: Any) -> None:
+        began = at - timedelta(days=1)
+        ended = {"state": "succeeded", "admitted_at": began} | more
+        make_job(tenant, name=name, finished_at=began + timedelta(minutes=minutes), **ended)
+
+    for number, minutes in enumerate((10, 12, 50)):
+        ran(f"resnet-{number}", minutes)
+        ran(f"bert-{number}", minutes, state="failed")
+        ran(f"vit-{number}", minutes, tenant=bob)
+    ran("lone-1", 5)
+    names = ("resnet-9", "bert-9", "vit-9", "lone-9")
+    waiting = {name: str(make_job(alice, name=name).pk) for name in names}
+    going = str(make_job(alice, name="resnet-10", state="running").pk)
+    limited = str(make_job(alice, name="resnet-11", state="running").pk)
+    running = [runs(going, 1, None), runs(limited, 1, 60)]
+    queued = [waits(pk, 1) for pk in waiting.values()]
+    assert all(one.lasts_s == UNKNOWN for one in queued)
+    found = usual_durations(state([], running, queued), at)
+    assert found == {waiting["resnet-9"]: 720, going: 720}
