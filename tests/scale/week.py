@@ -1,6 +1,6 @@
-"""A simulated week: 125 nodes of 8 GPUs, 40 people, a saturated cluster, judged by the product's decision.
+"""A simulated week: 125 nodes of 8 GPUs, 40 people in 8 teams, a saturated cluster, judged by the product's decision.
 
-`python -m tests.scale.week [SEED ...]` prints a table. There is no code for order, fit, share or
+`python -m tests.scale.week_report` prints tables and draws. There is no code for order, fit, share or
 reservation here: `jobs.rules.queue` has it. The trace has the shape of the public ones (Jeon et al.,
 *Analysis of Large-Scale Multi-Tenant GPU Clusters*, ATC 2019; Hu et al., *Characterization and Prediction
 of Deep Learning Workloads*, SC 2021): most trainings have one GPU, most GPU time goes to large ones,
@@ -10,7 +10,6 @@ durations are lognormal, few people submit most, half have a deadline.
 import heapq
 import math
 import random
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -34,6 +33,7 @@ from jobs.rules.queue.state import (
     RoomClaim,
     RunningWorkload,
     Size,
+    TeamState,
     add,
 )
 
@@ -45,7 +45,7 @@ SIZES = {1: 0.6, 2: 0.1, 4: 0.1, 8: 0.12, 16: 0.04, 32: 0.025, 64: 0.01, 128: 0.
 # fmt: off
 BY_HOUR = [0.7] * 8 + [1.0, 1.2, 1.2, 1.2, 0.85, 1.15, 1.15, 1.15, 1.15, 1.15, 0.85, 0.95, 1.0, 1.0, 1.0, 0.95]
 # fmt: on
-CAPACITY: Size = add(NOTHING, add((0, 0, 0, 110, 0), GPU, GPUS), NODES)
+NODE: Size = add((0, 0, 0, 110, 0), GPU, GPUS)
 
 NEVER_AGED = UNKNOWN // 2
 POLICIES = {
@@ -55,6 +55,26 @@ POLICIES = {
     "fifo": QueueRules(aging_s=NEVER_AGED, reserves=False),
 }
 CLASSES = {"1-4": (1, 4), "8": (8, 8), "16-32": (16, 32), "64-128": (64, 128)}
+
+
+@dataclass(frozen=True)
+class People:
+    """Who submits: namespaces as they are before anything runs, and teams with weights."""
+
+    namespaces: tuple[NamespaceState, ...]
+    teams: tuple[TeamState, ...] = ()
+
+
+TEAMS = People(
+    tuple(NamespaceState(f"person{i}", f"team{i % 8}") for i in range(PEOPLE)),
+    tuple(TeamState(f"team{i}") for i in range(8)),
+)
+# The same with weights 1 to 4, and nobody has more than the largest training asks for.
+QUOTA: Size = (128, 128 * GPU[1], 128 * GPU[2], 128, 0)
+QUOTAS = People(
+    tuple(replace(one, hard=QUOTA) for one in TEAMS.namespaces),
+    tuple(replace(one, weight=1 + i % 4) for i, one in enumerate(TEAMS.teams)),
+)
 
 
 @dataclass(frozen=True)
@@ -98,21 +118,30 @@ def trace(
 
 @dataclass
 class Result:
-    """What came of it: waits in seconds with GPUs and person, and promises that moved."""
+    """What came of it.
 
+    Attributes:
+        waits: of each training GPUs, seconds until it started first, and whose it is.
+        gpu_s: GPU seconds by namespace, until the end of the time that is looked at.
+        moved, ended: promises that moved back, and reservations that ended with the cause.
+        margins_s: of each that waited longer than QUEUE_AGING, how much sooner than its bound it started.
+    """
+
+    gpus: int
+    lasts_s: int
     waits: list[tuple[int, int, int]] = field(default_factory=list)
+    gpu_s: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     moved: list[str] = field(default_factory=list)
     ended: list[tuple[str, str]] = field(default_factory=list)
-    gpu_s: int = 0
+    margins_s: list[int] = field(default_factory=list)
     preempted: int = 0
     looks: int = 0
     cpu_s: float = 0.0
     longest_look_s: float = 0.0
-    beyond_bound: list[str] = field(default_factory=list)
 
     @property
     def use(self) -> float:
-        return self.gpu_s / (WEEK_S * NODES * GPUS)
+        return sum(self.gpu_s.values()) / (self.lasts_s * self.gpus)
 
     def of(self, name: str) -> list[int]:
         least, most = CLASSES[name]
@@ -120,35 +149,51 @@ class Result:
 
 
 class Week:
-    """The cluster on a virtual clock."""
+    """The cluster on a virtual clock.
 
-    def __init__(self, submits: Sequence[Submit], rules: QueueRules, *, only_head: bool) -> None:
-        self._submits = submits
+    Args:
+        only_head: nobody starts before all that were queued earlier have.
+        lasts_s: so long use is counted; what is queued then still runs to its end.
+    """
+
+    def __init__(
+        self,
+        submits: Iterable[Submit],
+        rules: QueueRules,
+        people: People = TEAMS,
+        *,
+        only_head: bool = False,
+        nodes: int = NODES,
+        lasts_s: int = WEEK_S,
+    ) -> None:
+        self._submits = list(submits)
         self._rules = rules
+        self._people = people
         self._only_head = only_head
         self._now_s = 0
+        self._capacity = add(NOTHING, NODE, nodes)
         self._nodes = {
-            f"node{i:03}": NodeState(f"node{i:03}", "default", add((0, 0, 0, 110, 0), GPU, GPUS))
-            for i in range(NODES)
+            f"node{i:03}": NodeState(f"node{i:03}", "default", NODE) for i in range(nodes)
         }
         self._queued: dict[str, QueuedWorkload] = {}
         self._running: dict[str, RunningWorkload] = {}
-        self._left_s = {str(i): one.runs_s for i, one in enumerate(submits)}
-        self._usage = [0] * PEOPLE
+        self._left_s = {str(i): one.runs_s for i, one in enumerate(self._submits)}
+        # By namespace and by team: what normal work holds, as a share too, and its average.
+        names = [one.name for one in (*people.namespaces, *people.teams)]
+        self._held = dict.fromkeys(names, NOTHING)
+        self._low_held = dict.fromkeys(names, NOTHING)
+        self._shares = dict.fromkeys(names, 0)
+        self._usage = dict.fromkeys(names, 0)
         self._usage_at_s = 0
-        self._held = [NOTHING] * PEOPLE
-        self._shares = [0] * PEOPLE
-        self._admitted: list[list[tuple[int, int]]] = [[] for _ in range(PEOPLE)]
+        self._admitted: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
         self._reservations: tuple[Reservation, ...] = ()
         self._claims: tuple[RoomClaim, ...] = ()
-        self._events: list[tuple[int, int, str, int]] = []
+        self._events = [(one.at_s, 0, str(i), 0) for i, one in enumerate(self._submits)]
         self._attempt: dict[str, int] = defaultdict(int)
-        self._busy = 0
-        self._busy_since_s = 0
-        self.result = Result()
+        self._ran: list[tuple[int, int]] = []  # until when, and how long it might have
+        self.result = Result(nodes * GPUS, lasts_s)
 
     def run(self) -> Result:
-        self._events = [(one.at_s, 0, str(i), 0) for i, one in enumerate(self._submits)]
         heapq.heapify(self._events)
         while self._events and (self._queued or self._running or self._events[0][1] == 0):
             self._now_s = self._events[0][0]
@@ -162,19 +207,13 @@ class Week:
                 pass
         return self.result
 
-    def _count(self, gpus: int) -> None:
-        until_s = min(self._now_s, WEEK_S)
-        self.result.gpu_s += self._busy * max(0, until_s - self._busy_since_s)
-        self._busy_since_s = max(until_s, self._busy_since_s)
-        self._busy += gpus
-
     def _submit(self, name: str) -> None:
         one = self._submits[int(name)]
         each = min(one.gpus, GPUS)
         role = RoleReplicas(one.gpus // each, add((0, 0, 0, 1, 0), GPU, each))
         self._queued[name] = QueuedWorkload(
             name,
-            f"person{one.person}",
+            self._people.namespaces[one.person].name,
             one.at_s,
             (role,),
             priority=LOW if one.is_low else NORMAL,
@@ -186,47 +225,57 @@ class Week:
         one = self._submits[int(name)]
         for node, size in running.nodes:
             self._nodes[node] = replace(self._nodes[node], free=add(self._nodes[node].free, size))
-        self._count(-one.gpus)
-        if not one.is_low:
-            self._hold(one.person, running.total, -1)
+        lasts_s = self.result.lasts_s
+        counted_s = max(0, min(self._now_s, lasts_s) - min(running.admitted_at_s, lasts_s))
+        self.result.gpu_s[running.namespace] += one.gpus * counted_s
+        self._hold(one, running.total, -1)
         if running.is_being_stopped:
             self._left_s[name] -= running.gone_by_s - running.admitted_at_s
             self._submit(name)
+        elif running.ends_by_s != UNKNOWN:
+            self._ran.append((self._now_s, running.ends_by_s - running.admitted_at_s))
 
-    def _hold(self, person: int, amount: Size, times: int) -> None:
+    def _hold(self, one: Submit, amount: Size, times: int) -> None:
         self._age_usage()
-        self._held[person] = add(self._held[person], amount, times)
-        self._shares[person] = dominant_share(self._held[person], CAPACITY)
+        namespace = self._people.namespaces[one.person]
+        held = self._low_held if one.is_low else self._held
+        for name in {namespace.name, namespace.team}:
+            held[name] = add(held[name], amount, times)
+            self._shares[name] = dominant_share(self._held[name], self._capacity)
 
     def _age_usage(self) -> None:
         elapsed_s = self._now_s - self._usage_at_s
         if elapsed_s:
-            self._usage = [
-                usage_after(usage, share, elapsed_s)
-                for usage, share in zip(self._usage, self._shares, strict=True)
-            ]
+            self._usage = {
+                name: usage_after(usage, self._shares[name], elapsed_s)
+                for name, usage in self._usage.items()
+            }
             self._usage_at_s = self._now_s
+
+    def _namespace(self, one: NamespaceState) -> NamespaceState:
+        left = add(one.hard, self._held[one.name], -1)
+        return NamespaceState(
+            one.name,
+            one.team,
+            one.hard,
+            left,
+            add(left, self._low_held[one.name], -1),
+            self._held[one.name],
+            one.weight,
+            self._usage[one.name],
+            tuple(self._admitted[one.name]),
+        )
 
     def _state(self, queued: Iterable[QueuedWorkload]) -> QueueState:
         self._age_usage()
-        namespaces = {
-            f"person{i}": NamespaceState(
-                f"person{i}",
-                f"person{i}",
-                held=self._held[i],
-                usage=self._usage[i],
-                admitted=tuple(self._admitted[i]),
-            )
-            for i in range(PEOPLE)
-        }
         return QueueState(
             self._now_s,
-            CAPACITY,
+            self._capacity,
             tuple(self._nodes.values()),
             tuple(self._running.values()),
             tuple(queued),
-            namespaces,
-            {},
+            {one.name: self._namespace(one) for one in self._people.namespaces},
+            {one.name: replace(one, usage=self._usage[one.name]) for one in self._people.teams},
             self._reservations,
             self._claims,
         )
@@ -275,22 +324,40 @@ class Week:
             free = add(self._nodes[node].free, size, -1)
             assert min(free) >= 0, (node, free)
             self._nodes[node] = replace(self._nodes[node], free=free)
-        total = queued.total
+        total, namespace = queued.total, queued.namespace
+        self._note_wait(queued)
         self._running[name] = RunningWorkload(
-            name, queued.namespace, nodes, total, self._now_s, ends_by_s, one.is_low, GRACE_S
+            name, namespace, nodes, total, self._now_s, ends_by_s, one.is_low, GRACE_S
         )
-        self._count(one.gpus)
+        self._hold(one, total, 1)
         if not one.is_low:
-            self._hold(one.person, total, 1)
             kept = [
                 entry
-                for entry in self._admitted[one.person]
+                for entry in self._admitted[namespace]
                 if entry[0] > self._now_s - self._rules.aging_s
             ]
-            self._admitted[one.person] = [*kept, (self._now_s, dominant_share(total, CAPACITY))]
+            self._admitted[namespace] = [*kept, (self._now_s, self._share(queued))]
         if self._left_s[name] == one.runs_s:
             self.result.waits.append((one.gpus, self._now_s - one.at_s, one.person))
         self._push_end(name, self._now_s + self._left_s[name])
+
+    def _share(self, queued: QueuedWorkload) -> int:
+        return dominant_share(queued.total, self._capacity)
+
+    def _note_wait(self, queued: QueuedWorkload) -> None:
+        """The bound: QUEUE_AGING and the longest that might have run meanwhile, after its queueing or the last
+        admission of its namespace that asked for as much. The older ones before it are not even counted."""
+        share = self._share(queued)
+        as_much = [at_s for at_s, other in self._admitted[queued.namespace] if other >= share]
+        since_s = max([queued.queued_at_s, *as_much])
+        if queued.priority == LOW or self._now_s - since_s <= self._rules.aging_s:
+            return
+        longest_s = max(
+            [one.ends_by_s - one.admitted_at_s for one in self._running.values()]
+            + [lasts_s for until_s, lasts_s in self._ran if until_s >= since_s]
+        )
+        bound_s = since_s + self._rules.aging_s + longest_s
+        self.result.margins_s.append(bound_s - self._now_s)
 
 
 def quantile(values: Sequence[int], part: float) -> int:
@@ -298,27 +365,6 @@ def quantile(values: Sequence[int], part: float) -> int:
     return values[min(len(values) - 1, int(len(values) * part))] if values else 0
 
 
-def simulate(submits: Sequence[Submit], policy: str) -> Result:
+def simulate(submits: Sequence[Submit], policy: str, people: People = TEAMS) -> Result:
     """The week under one policy."""
-    return Week(submits, POLICIES[policy], only_head=policy == "fifo").run()
-
-
-def line(policy: str, result: Result) -> str:
-    waits = "  ".join(
-        f"{name}: {quantile(of, 0.95) / 60:.0f} min / {max(of, default=0) / 3600:.1f} h"
-        for name in CLASSES
-        for of in [result.of(name)]
-    )
-    return (
-        f"{policy:17} use {result.use:.3f} | {waits} | {result.looks} looks, {result.cpu_s:.0f} s, longest "
-        f"{result.longest_look_s * 1000:.0f} ms, preempted {result.preempted}, moved {len(result.moved)}, "
-        f"ended {len(result.ended)}"
-    )
-
-
-if __name__ == "__main__":
-    for seed in [int(word) for word in sys.argv[1:]] or [3]:
-        week = trace(seed)
-        print("seed", seed, len(week), "trainings", flush=True)
-        for policy in POLICIES:
-            print(line(policy, simulate(week, policy)), flush=True)
+    return Week(submits, POLICIES[policy], people, only_head=policy == "fifo").run()

@@ -116,7 +116,7 @@ class QueueOrder:
             yield from _merged(members, self._namespace_share, inside)
 
     def _team_share(self, team: str) -> int:
-        known = self._state.teams.get(team, TeamState(team))
+        known = self._state.teams.get(team) or self._state.namespaces.get(team) or TeamState(team)
         return self._share(self._team_held[team], known.usage, known.weight)
 
     def _namespace_share(self, namespace: str) -> int:

@@ -212,6 +212,18 @@ def test_what_starts_in_a_look_counts_for_those_after_it() -> None:
     assert found == ["ada1", "eve1", "ada2", "eve2"]
 
 
+def test_a_namespace_without_a_team_is_one_of_its_own_with_its_own_weight_and_usage() -> None:
+    waiting = tuple(QueuedWorkload(name, name, at_s, one_each) for at_s, name in enumerate("abc"))
+    known = {"a": (1, 90), "b": (4, 120), "c": (2, 100)}
+    names = {
+        name: NamespaceState(name, name, weight=weight, usage=usage)
+        for name, (weight, usage) in known.items()
+    }
+    state = QueueState(60, CAPACITY, (), (), waiting, names, {})
+    order = QueueOrder(state, QueueRules(fair_share=True))
+    assert [one.workload_id for one in order] == ["b", "c", "a"]
+
+
 def test_an_admission_of_as_much_begins_the_age_anew_and_a_smaller_one_does_not() -> None:
     share = dominant_share(one_each[0].each, CAPACITY)
     one = QueuedWorkload("a", "ada", 0, one_each)
