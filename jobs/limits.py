@@ -9,16 +9,18 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Max, Sum
+from django.db.models import Max, QuerySet, Sum
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from jobs.models import Artifact, Bundle, LogSegment
+from jobs.kinds.registry import KINDS
+from jobs.models import Artifact, Bundle, LogSegment, Workload
 from portal.errors import FieldError, Refused
 from portal.web.format import bytes_text
 from tenants.models import AuditEntry, Tenant, User
 
 _MINUTE = timedelta(minutes=1)
+_SUBMITS = {kind.submit_verb for kind in KINDS.values()}
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,39 @@ def check_pace(by: User) -> None:
     Raises:
         Refused: 429, this person has changed things too often within the last minute.
     """
-    most = settings.WRITES_PER_MINUTE
+    text = _("That is more than %(most)s changes in a minute. Try again in %(wait)s s.")
+    rows = AuditEntry.objects.filter(actor=by)
+    _check_minute(rows, settings.WRITES_PER_MINUTE, "too_many_writes", text)
+
+
+def check_submits(by: User, tenant: Tenant) -> None:
+    """One person, or one namespace, does not fill the queue.
+
+    Raises:
+        Refused: 429, this person has submitted too often within the last minute; 409, the namespace has
+            as much in the queue as it may.
+    """
+    text = _(
+        "That is more than %(most)s submits in a minute. Try again in %(wait)s s, or submit one "
+        "training of the topology array for many runs."
+    )
+    rows = AuditEntry.objects.filter(actor=by, kind__in=KINDS, verb__in=_SUBMITS)
+    _check_minute(rows, settings.SUBMITS_PER_MINUTE, "too_many_submits", text)
+    most = settings.MAX_QUEUED
+    if Workload.objects.filter(tenant=tenant).queued().count() >= most:
+        text = _(
+            "%(most)s of this namespace are queued, and no more may be. Wait until some have started, "
+            "or stop those that are not needed."
+        )
+        raise Refused(text % {"most": most}, "queue_full", 409)
+
+
+def _check_minute(rows: QuerySet[AuditEntry], most: int, code: str, text: str) -> None:
     since = timezone.now() - _MINUTE
-    rows = AuditEntry.objects.filter(actor=by, at__gte=since, result=AuditEntry.Result.DONE)
+    rows = rows.filter(at__gte=since, result=AuditEntry.Result.DONE)
     if rows.count() < most:
         return
     oldest = rows.order_by("at").values_list("at", flat=True)[:1]
     wait_s = max(1, int((oldest[0] - since).total_seconds()) + 1)
-    text = _("That is more than %(most)s changes in a minute. Try again in %(wait)s s.")
     text %= {"most": most, "wait": wait_s}
-    raise Refused(text, "too_many_writes", 429, retry_after_s=wait_s)
+    raise Refused(text, code, 429, retry_after_s=wait_s)

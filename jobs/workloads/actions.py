@@ -66,6 +66,7 @@ def submit(*, by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec) 
     room.check()
     with transaction.atomic():
         limits.check_pace(by)
+        limits.check_submits(by, tenant)
         kind.check_submit(tenant, spec)
         workload: Workload = Workload.objects.create(
             kind=kind.key,

@@ -295,6 +295,18 @@ SETTINGS: tuple[Setting, ...] = (
         parse_number,
     ),
     Setting(
+        "MAX_QUEUED",
+        "200",
+        "most trainings, notebooks and TensorBoards of one namespace in the queue",
+        parse_number,
+    ),
+    Setting(
+        "SUBMITS_PER_MINUTE",
+        "30",
+        "most trainings, notebooks and TensorBoards that one person submits in a minute",
+        parse_number,
+    ),
+    Setting(
         "WRITES_PER_MINUTE",
         "300",
         "most things that one person submits, uploads or starts in a minute",

@@ -199,6 +199,25 @@ def test_the_queue_of_a_namespace_ends(rest: Client, alice: Tenant, settings: An
     assert answer.status_code == 201
 
 
+def test_nobody_fills_the_queue(rest: Client, alice: Tenant, settings: Any) -> None:
+    settings.SUBMITS_PER_MINUTE, settings.MAX_QUEUED = 2, 3
+    for _ in range(2):
+        make_job(alice, state=WorkloadState.RUNNING)
+        assert rest.post("/api/v1/jobs/", submit_body(), "application/json").status_code == 201
+    for path, body in (("jobs", submit_body()), ("notebooks", {"name": "n"})):
+        answer = rest.post(f"/api/v1/{path}/", body, "application/json")
+        assert (answer.status_code, errors(answer)[0][0]) == (429, "too_many_submits")
+        assert 1 <= int(answer["Retry-After"]) <= 60
+    settings.SUBMITS_PER_MINUTE = 30
+    assert rest.post("/api/v1/jobs/", submit_body(), "application/json").status_code == 201
+    answer = rest.post("/api/v1/notebooks/", {"name": "n"}, "application/json")
+    assert (answer.status_code, errors(answer)[0][0]) == (409, "queue_full")
+    # What is stopped makes room at once.
+    job = Workload.objects.filter(state=WorkloadState.QUEUED).first()
+    Workload.objects.filter(pk=job.pk).update(state=WorkloadState.STOPPED)
+    assert rest.post("/api/v1/notebooks/", {"name": "n"}, "application/json").status_code == 201
+
+
 def test_nobody_writes_faster_than_is_allowed(rest: Client, alice: Tenant, settings: Any) -> None:
     settings.WRITES_PER_MINUTE = 3
     AuditEntry.objects.all()._raw_delete("default")

@@ -23,7 +23,9 @@ from tests.tools.waiting import wait_for
 
 TRAINING = {"name": "once", "image": "python:3.11-slim", "command": ["true"]}
 # For tests in which one person does what many would.
-UNLIMITED = {"WRITES_PER_MINUTE": "1000000", "MAX_UNFINISHED_TRAININGS": "1000000"}
+UNLIMITED = dict.fromkeys(
+    ("WRITES_PER_MINUTE", "SUBMITS_PER_MINUTE", "MAX_QUEUED", "MAX_UNFINISHED_TRAININGS"), "1000000"
+)
 _CSRF = "c" * 32
 
 

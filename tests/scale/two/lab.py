@@ -120,6 +120,8 @@ class Lab(Stacked):
             "POD_PORTAL_URL": "http://10.244.0.1:8000",
             "NETWORK_CHECK": "no",
             "WRITES_PER_MINUTE": "1000000",
+            "SUBMITS_PER_MINUTE": "1000000",
+            "MAX_QUEUED": "1000000",
             "DRAIN_S": "300",
             "DJANGO_SETTINGS_MODULE": "portal.settings",
         }
