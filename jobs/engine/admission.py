@@ -29,7 +29,7 @@ from jobs.leader.lease import Lease
 from jobs.rules import reasons
 from jobs.rules.admission import Amount, Fit
 from jobs.rules.queue.look import Decision, Looked, QueueSnapshot, look
-from jobs.rules.queue.state import UNKNOWN, Preemption, QueueRules
+from jobs.rules.queue.state import Preemption, QueueRules
 from jobs.rules.reasons import Reason
 from portal import metrics
 from portal.cluster.cache import ClusterCache
@@ -45,8 +45,10 @@ _GAP_S = 0.5  # between two looks at a queue that nobody has added to
 _COSTLY_S = 0.1
 _REST_TIMES = 10
 _REST_MOST_S = 10.0
-# Admissions in one transaction: rendering takes its time, and others want to write.
-RULES = QueueRules(most=10, most_pods=UNKNOWN)
+# Admissions in one transaction: rendering takes its time, and others want to write. Pods in ten seconds:
+# the scheduler and the kubelets take their time, too.
+RULES = QueueRules(most=10, most_pods=200)
+_PODS_FOR = timedelta(seconds=10)
 _ROWS_AT_ONCE = 500  # in one query
 
 
@@ -69,6 +71,7 @@ class AdmissionPass:
         self._oldest: datetime | None = None  # since when the first of the queue waits
         # By workload, for as long as it may still lack pods: what of which node it was admitted to.
         self._planned: dict[str, Mapping[str, Amount]] = {}
+        self._started: list[tuple[datetime, int]] = []  # when, and how many pods
 
     def note(self, *, added: bool) -> None:
         """Room or the queue changed; `added` when the queue itself may have grown."""
@@ -129,12 +132,27 @@ class AdmissionPass:
         is_written = {str(row.workload_id) for row in written} & admitted
         holding = {one.workload_id for one in queue.admitted} | is_written
         new = {one.queued.workload_id: one.nodes for one in found if one.fit.kind == "now"}
+        self._note_starts(found, is_written, now)
         self._planned = {pk: on for pk, on in (self._planned | new).items() if pk in holding}
         self._note_waits(queue, is_written, now)
         self._is_wanted = len(found) < len(queue.queued)
-        if self._is_wanted:  # the others are not kept waiting
+        is_due = looked.look_at is not None and looked.look_at <= now
+        if self._is_wanted and is_due:  # the others are not kept waiting
             self._is_urgent, self._took_s = True, 0.0
         return written
+
+    def _note_starts(
+        self, decisions: Sequence[Decision], admitted: set[str], now: datetime
+    ) -> None:
+        pods = sum(
+            asked.count
+            for one in decisions
+            if one.queued.workload_id in admitted
+            for asked in one.queued.requests
+        )
+        self._started = [one for one in self._started if one[0] > now - _PODS_FOR]
+        if pods:
+            self._started.append((now, pods))
 
     def oldest_s(self) -> float:
         """For how many seconds the first of the queue has waited; 0: there is none."""
@@ -163,6 +181,7 @@ class AdmissionPass:
             queue.kept.reservations,
             queue.kept.claims,
             queue.recent,
+            sum(pods for at, pods in self._started if at > now - _PODS_FOR),
         )
         # Packing a long queue takes its time, and the event loop has viewers to serve.
         found, pack_s = await asyncio.to_thread(_measured, partial(look, waiting, now, rules=RULES))

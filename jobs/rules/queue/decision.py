@@ -210,7 +210,7 @@ class _Look:
     def _start_on_own(self, owner: QueuedWorkload) -> None:
         """The owner of a claim or reservation starts when its own nodes have room for all of it."""
         name = owner.workload_id
-        if self._is_over(owner):
+        if self._end_before(owner):
             self._is_full = True
         if name in self._started or self._is_full:
             return
@@ -299,11 +299,16 @@ class _Look:
         return lacks or (lacking(self._team_left[team], amount) if team in self._team_left else ())
 
     # --- the order ---
-    def _is_over(self, queued: QueuedWorkload) -> bool:
-        """Whether this look has done enough; a training larger than the limit starts alone."""
-        done = len(self._found.starts) + len(self._found.preemptions)
+    def _end_before(self, queued: QueuedWorkload) -> bool:
+        """True when this look has done enough; a training larger than the limit starts alone."""
+        if len(self._found.starts) + len(self._found.preemptions) >= self._rules.most:
+            self._look_by(self._now_s)
+            return True
         pods = self._pods + self._totals[queued.workload_id][3]
-        return done >= self._rules.most or bool(self._pods and pods > self._rules.most_pods)
+        if self._pods and pods > self._rules.most_pods:
+            self._look_by(self._now_s + 1)
+            return True
+        return False
 
     def _pass(self) -> bool:
         """Asks everyone once; whether another pass may find more."""
@@ -330,7 +335,7 @@ class _Look:
                 kin.append((name, lacks))
                 self._found.why[name] = Why("quota", lacks)
                 continue
-            if self._is_over(queued):
+            if self._end_before(queued):
                 self._is_full = True
                 return False
             has_ceiling = not lacking(self._ceiling(queued), amount)
@@ -476,8 +481,6 @@ class _Look:
         self._found.look_at_s = min(self._found.look_at_s, at_s)
 
     def _set_next_look(self) -> None:
-        if self._is_full:
-            self._look_by(self._now_s)
         for queued in self._state.queued:
             if queued.workload_id in self._started:
                 continue

@@ -104,6 +104,7 @@ class QueueSnapshot:
         running: what is admitted, with what it holds of which node; its namespaces are tenants' ids.
         reservations, claims: those of the last look.
         admitted: by tenant: when something was admitted in the last hours, and what that asked for.
+        pods_started: in the last ten seconds.
     """
 
     queue: Sequence[Queued]
@@ -113,6 +114,7 @@ class QueueSnapshot:
     reservations: Sequence[Reservation] = ()
     claims: Sequence[RoomClaim] = ()
     admitted: Mapping[str, Sequence[tuple[datetime, Amount]]] = field(default_factory=dict)
+    pods_started: int = 0
 
     def held_by_low(self, tenant_id: str) -> Size:
         """What of a namespace's quota its work of low priority holds."""
@@ -321,6 +323,7 @@ def _state_of(
         teams={},
         reservations=tuple(waiting.reservations),
         claims=tuple(waiting.claims),
+        pods_started=waiting.pods_started,
     )
 
 

@@ -96,6 +96,13 @@ def test_a_look_ends_when_as_many_are_admitted_as_is_asked_for() -> None:
     waiting = QueueSnapshot(queue, EIGHT, [PLENTY])
     assert told(look(waiting, NOW, rules=QueueRules(most=2))) == {"a": "now", "b": "now"}
     assert len(look(waiting, NOW).decisions) == 4
+    # Each has three pods: one alone may be more than a cluster should be given at a time.
+    few = QueueRules(most_pods=5)
+    for pods, started in ((0, {"a": "now"}), (2, {"a": "now"}), (3, {})):
+        looked = look(replace(waiting, pods_started=pods), NOW, rules=few)
+        assert told(looked) == started
+        assert looked.look_at == NOW + timedelta(seconds=1)
+    assert told(look(waiting, NOW, rules=QueueRules(most_pods=2))) == {"a": "now"}
 
 
 def test_a_reservation_is_kept_and_its_time_never_moves_back() -> None:
