@@ -65,7 +65,7 @@ class Product:
 
     @property
     def version(self) -> str:
-        """As in go.mod, "v1.36.3".
+        """As in go.mod, "v1.37.2".
 
         Raises:
             NoBinariesError: there is no such go.mod.
@@ -108,7 +108,7 @@ class Product:
 
 
 def kubernetes(minor: str) -> Product:
-    """The control plane of a minor version that a go.mod is here for, such as "1.36"."""
+    """The control plane of a minor version that a go.mod is here for, such as "1.37"."""
     names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     return Product(
         "kubernetes",
@@ -119,7 +119,7 @@ def kubernetes(minor: str) -> Product:
     )
 
 
-KUBERNETES = kubernetes(os.environ.get("TESTCLUSTER_KUBERNETES") or "1.36")
+KUBERNETES = kubernetes(os.environ.get("TESTCLUSTER_KUBERNETES") or "1.37")
 ETCD = Product("etcd", "etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"})
 KWOK = Product("kwok", "kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
 

@@ -18,7 +18,7 @@ from deploy.testcluster.binaries import NoBinariesError, Product
 
 KUBELET = Product(
     "kubernetes",
-    "kubernetes-1.36",
+    "kubernetes-1.37",
     "k8s.io/kubernetes",
     {name: f"k8s.io/kubernetes/cmd/{name}" for name in ("kubelet", "kube-proxy")},
     is_stamped=True,

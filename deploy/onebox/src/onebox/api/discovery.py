@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onebox.api.resources import SERVED, Obj, Resource, group_versions
 
-GIT_VERSION = "v1.36.0+onebox"
+GIT_VERSION = "v1.37.0+onebox"
 
 _STATUS_VERBS = ("get", "patch", "update")
 # Subresource -> its verbs, and its own kind where it is not the parent's.
@@ -21,11 +21,11 @@ def version_info() -> Obj:
     """Give the answer of /version."""
     return {
         "major": "1",
-        "minor": "36",
+        "minor": "37",
         "emulationMajor": "1",
-        "emulationMinor": "36",
+        "emulationMinor": "37",
         "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "35",
+        "minCompatibilityMinor": "36",
         "gitVersion": GIT_VERSION,
         "gitCommit": "",
         "gitTreeState": "clean",

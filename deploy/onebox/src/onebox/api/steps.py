@@ -137,13 +137,14 @@ def prepare_and_validate_update(
         _count_generation(resource, new, old)
         if new == old:
             return new
-        wrong, changed = strategy.validate(new), strategy.validate_update(new, old)
+        wrong = strategy.validate(new) if strategy.checks_whole_on_update else []
+        changed = strategy.validate_update(new, old)
         causes = [*changed, *wrong] if strategy.checks_change_first else [*wrong, *changed]
-    found = check_meta(new["metadata"], _name_rule(strategy))
-    causes.extend([*found, *found])
+    causes.extend(check_meta(new["metadata"], _name_rule(strategy)))
     causes.extend(check_meta_update(new["metadata"], old["metadata"]))
     if causes:
-        raise invalid(resource, old["metadata"]["name"], causes)
+        once = list(dict.fromkeys(causes))  # several of the checks look at the same
+        raise invalid(resource, old["metadata"]["name"], once)
     return new
 
 

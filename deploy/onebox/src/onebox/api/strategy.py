@@ -68,6 +68,9 @@ class Strategy:
     allow_unconditional_update = True
     """False where upstream refuses a PUT without resourceVersion."""
 
+    checks_whole_on_update = True
+    """False where `validate_update` looks at all that upstream looks at then."""
+
     checks_change_first = False
     """True where upstream names what may not change before what is wrong in itself."""
 
@@ -85,7 +88,7 @@ class Strategy:
         return []
 
     def validate_update(self, new: Obj, old: Obj) -> list[Cause]:
-        """Name every change that is not allowed; `validate(new)` is called besides."""
+        """Name every change that is not allowed; `validate(new)` is called besides, where asked for."""
         return []
 
     def validate_status(self, new: Obj, old: Obj) -> list[Cause]:

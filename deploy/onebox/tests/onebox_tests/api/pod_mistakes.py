@@ -51,8 +51,8 @@ PODS: list[tuple[str, Obj, str, Any, str, str]] = [
         FULL_POD,
         "metadata.ownerReferences",
         [{"kind": "Job", "name": "x", "uid": "u"}],
-        "metadata.ownerReferences.apiVersion",
-        "version must not be empty",
+        "metadata.ownerReferences[0].apiVersion",
+        "must not be empty",
     ),
     ("pods", FULL_POD, "spec.containers", [], "spec.containers", "Required value"),
     (

@@ -268,7 +268,7 @@ def test_collections_are_deleted_by_the_client(connection: client.ApiClient) -> 
 
 
 def test_the_version_and_the_groups_pass_the_models(connection: client.ApiClient) -> None:
-    assert client.VersionApi(connection).get_code().git_version == "v1.36.0+onebox"
+    assert client.VersionApi(connection).get_code().git_version == "v1.37.0+onebox"
     groups = client.ApisApi(connection).get_api_versions().groups
     assert "batch" in [group.name for group in groups]
     assert client.CoreApi(connection).get_api_versions().versions == ["v1"]

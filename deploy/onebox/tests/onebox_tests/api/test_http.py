@@ -260,8 +260,8 @@ async def test_openapi_documents_are_whole(http: Http) -> None:
 
 async def test_the_version_says_what_this_is(http: Http) -> None:
     _status, version = await http.get("/version")
-    assert (version["major"], version["minor"]) == ("1", "36")
-    assert version["gitVersion"] == "v1.36.0+onebox"
+    assert (version["major"], version["minor"]) == ("1", "37")
+    assert version["gitVersion"] == "v1.37.0+onebox"
 
 
 async def test_a_bug_answers_500_with_a_status_and_is_logged(

@@ -69,6 +69,8 @@ def _take_labels(obj: Obj, template: Obj) -> None:
 class JobStrategy(Strategy):
     """The rules of Jobs."""
 
+    checks_whole_on_update = False
+
     def defaults(self, obj: Obj) -> None:
         """Fill in what the user left out."""
         spec = obj.setdefault("spec", {})
@@ -142,7 +144,7 @@ class JobStrategy(Strategy):
         return causes
 
     def validate_update(self, new: Obj, old: Obj) -> list[Cause]:
-        """Check that only what may change has changed; upstream names wrong fields again here."""
+        """Check the spec, and that only what may change of it has changed."""
         after, before = new["spec"], old["spec"]
         causes = self._check_spec(new)
         for field in _IMMUTABLE:

@@ -193,8 +193,7 @@ class ClassStrategy(Strategy):
         return causes
 
     def validate_update(self, new: Obj, old: Obj) -> list[Cause]:
-        """Check that only labels, annotations and expansion have changed."""
-        causes: list[Cause] = []
-        for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-            causes.extend(fields.immutable(field, new.get(field), old.get(field)))
-        return causes
+        """Check that only labels, annotations and expansion have changed; values are not told."""
+        names = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
+        changed = [name for name in names if new.get(name) != old.get(name)]
+        return [fields.invalid(name, None, fields.IMMUTABLE) for name in changed]

@@ -34,11 +34,10 @@ def _check_owners(owners: list[dict[str, Any]]) -> list[Cause]:
     path = f"{_PATH}.ownerReferences"
     causes: list[Cause] = []
     controllers: list[str] = []
-    for owner in owners:
+    for number, owner in enumerate(owners):
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
-                text = "version must not be empty" if field == "apiVersion" else "must not be empty"
-                causes.append(fields.invalid(f"{path}.{field}", owner.get(field, ""), text))
+                causes.append(fields.required(f"{path}[{number}].{field}", "must not be empty"))
         if owner.get("apiVersion") == "v1" and owner.get("kind") == "Event":
             text = "/v1, Kind=Event is disallowed from being an owner"
             causes.append(fields.invalid(path, owner, text))
@@ -69,16 +68,13 @@ def _check_finalizers(finalizers: list[str]) -> list[Cause]:
 
 
 def check_meta_update(new: Obj, old: Obj) -> list[Cause]:
-    """Check what an update changes in the metadata, and what is bound to no name.
-
-    Upstream does so once for all kinds and once for each: its clients see each cause twice.
-    """
+    """Check what an update changes in the metadata, and what is bound to no name."""
     causes = labels.check_labels(f"{_PATH}.labels", new.get("labels"))
     causes.extend(labels.check_annotations(f"{_PATH}.annotations", new.get("annotations")))
     causes.extend(_check_owners(new.get("ownerReferences", [])))
     causes.extend(fields.immutable(f"{_PATH}.uid", new["uid"], old["uid"]))
     causes.extend(_check_new_finalizers(new, old))
-    return [*causes, *causes]
+    return causes
 
 
 def _check_new_finalizers(new: Obj, old: Obj) -> list[Cause]:
