@@ -142,8 +142,15 @@ class NodeListView(APIView):
         )
 
 
+class StartEstimateSerializer(serializers.Serializer[Any]):
+    """When one starts that waits."""
+
+    at = serializers.DateTimeField(allow_null=True, help_text="null: it cannot be told")
+    basis = serializers.CharField(help_text="what that follows from, or why it cannot be told")
+
+
 class PlaceSerializer(serializers.Serializer[Any]):
-    """One place in the queue; `position` counts within the namespace, by age."""
+    """One place in the queue; `position` counts within the namespace, by whom a look asks first."""
 
     position = serializers.IntegerField()
     kind = serializers.ChoiceField(list(KINDS))
@@ -157,11 +164,18 @@ class PlaceSerializer(serializers.Serializer[Any]):
     pods = serializers.IntegerField()
     queued_at = serializers.DateTimeField()
     reason = ReasonSerializer()
+    position_all = serializers.IntegerField(
+        allow_null=True, help_text="in the whole queue; null: it came after the last look at it"
+    )
+    start_estimate = StartEstimateSerializer(allow_null=True)
+    rules = serializers.ListField(
+        child=serializers.CharField(), help_text="why it stands there and waits, in order"
+    )
 
 
 def queue_entry_json(entry: QueueEntry) -> dict[str, Any]:
     """One place as REST shows it."""
-    row, asked = entry.row, entry.asked
+    row, asked, place = entry.row, entry.asked, entry.place
     return {
         "position": entry.position,
         "kind": row.kind,
@@ -179,11 +193,14 @@ def queue_entry_json(entry: QueueEntry) -> dict[str, Any]:
             "text": row.reason_text,
             "next_step": row.reason_next_step,
         },
+        "position_all": place.position_all if place else None,
+        "start_estimate": {"at": place.starts_at, "basis": place.basis} if place else None,
+        "rules": place.rules if place else [],
     }
 
 
 class QueueView(APIView):
-    """What waits, of all that the caller may see, the longest first."""
+    """What waits, of all that the caller may see, in the order in which it is asked."""
 
     @extend_schema(responses=PlaceSerializer(many=True))
     def get(self, request: Request) -> Response:

@@ -1,7 +1,7 @@
 """Who waits: workloads of all tenants that somebody may see, the longest first.
 
-The oldest starts first, and a younger one before it only where that does not delay it; an entry is counted
-within its tenant, by age. Four queries for one page, whatever the length of the queue.
+They stand in the order in which the last look at all of it asks them, what was queued since behind, by age;
+an entry is counted within its tenant. Five queries for one page, whatever the length of the queue.
 """
 
 from collections import Counter
@@ -16,6 +16,7 @@ from django.core.paginator import Page, Paginator
 
 from jobs.kinds.registry import KINDS
 from jobs.models import Workload
+from jobs.workloads.queue_place import ShownPlace, read_places
 from jobs.workloads.usage import totals
 from portal.web.lists import revision_of
 from tenants import policy
@@ -30,11 +31,13 @@ class QueueEntry:
     Attributes:
         position: within its tenant's queue, from 1.
         length: of that queue.
+        place: as of the last look at all of it; None: it came after that.
     """
 
     position: int
     length: int
     row: Workload
+    place: ShownPlace | None
 
     @property
     def asked(self) -> dict[str, int]:
@@ -52,9 +55,16 @@ class QueueEntry:
 class _Queued:
     """As little as the order of the queue needs."""
 
+    position_all: int | None
     queued_at: datetime
     id: UUID
     tenant_id: UUID
+
+    @property
+    def turn(self) -> tuple[bool, int, datetime, str]:
+        """By which it is sorted."""
+        is_new = self.position_all is None
+        return is_new, self.position_all or 0, self.queued_at, str(self.id)
 
 
 class QueueEntries(Sequence[QueueEntry]):
@@ -66,8 +76,9 @@ class QueueEntries(Sequence[QueueEntry]):
     @cached_property
     def _queued(self) -> list[_Queued]:
         rows = Workload.objects.visible_to(self._user).queued().order_by()
-        found = [_Queued(*values) for values in rows.values_list("queued_at", "pk", "tenant_id")]
-        return sorted(found, key=lambda queued: (queued.queued_at, str(queued.id)))
+        columns = ("place__position_all", "queued_at", "pk", "tenant_id")
+        found = [_Queued(*values) for values in rows.values_list(*columns)]
+        return sorted(found, key=lambda queued: queued.turn)
 
     @cached_property
     def _positions(self) -> dict[UUID, int]:
@@ -93,12 +104,13 @@ class QueueEntries(Sequence[QueueEntry]):
         return self._read(chosen)
 
     def _read(self, chosen: list[_Queued]) -> list[QueueEntry]:
-        rows = Workload.objects.filter(pk__in=[queued.id for queued in chosen]).for_lists()
+        ids = [queued.id for queued in chosen]
+        rows = Workload.objects.filter(pk__in=ids).for_lists()
         found = {row.pk: row for row in rows.select_related("owner", "tenant__team")}
-        positions = self._positions
+        positions, told = self._positions, read_places(self._user, ids)
         # What has left the queue in between is left out.
         return [
-            QueueEntry(positions[w.id], self._lengths[w.tenant_id], found[w.id])
+            QueueEntry(positions[w.id], self._lengths[w.tenant_id], found[w.id], told.get(w.id))
             for w in chosen
             if w.id in found
         ]
@@ -135,5 +147,8 @@ class QueuePage:
     @cached_property
     def fingerprint(self) -> str:
         """Changes when anything on the page changes."""
-        shown = [(str(p.row.pk), p.row.revision, p.position, p.length) for p in self.entries]
+        shown = [
+            (str(p.row.pk), p.row.revision, p.position, p.length, p.place and p.place.basis)
+            for p in self.entries
+        ]
         return revision_of(shown, self.count)

@@ -47,7 +47,7 @@ COMMANDS = {
     "prune": ("trainings:prune_jobs", "delete finished trainings by age"),
     "artifacts": ("artifacts:artifacts", "files that a training left"),
     "top": ("fleet:top", "what nodes have, and what trainings request and use"),
-    "queue": ("fleet:queue", "what waits, its place, and why"),
+    "queue": ("fleet:queue", "what waits, its place, when it starts, and why"),
     "notebook": ("services:notebook", "notebooks: JupyterLab with your volumes"),
     "tensorboard": ("services:tensorboard", "TensorBoards on what trainings logged"),
     "doctor": ("doctor:doctor", "try whether all of it works from here"),

@@ -7,7 +7,7 @@ from typing import Callable
 
 import click
 
-from .amounts import age_text, size_text
+from .amounts import age_text, left_s, size_text, span_text
 from .answers import Json, part, parts, reason_of, short_id
 from .exits import NOT_FOUND, OK, ClientError
 from .find import find_job
@@ -261,6 +261,15 @@ def top_job(session: CliSession, job: str | None) -> int:
 
 # --- queue ----------------------------------------------------------------------------------------
 
+
+def _starts(row: Json) -> tuple[str, str]:
+    """In about how long, and what that follows from; portals of before do not say."""
+    told = part(row, "start_estimate")
+    wait_s = left_s(told.get("at"))
+    when = "unknown" if wait_s is None else f"in {span_text(max(60, round(wait_s / 60) * 60))}"
+    return (when, one_line(told.get("basis", ""))) if told else ("", "")
+
+
 QUEUE_COLUMNS = (
     Column("#", lambda row: row.get("position", ""), is_right=True),
     Column("ID", short_id),
@@ -273,15 +282,51 @@ QUEUE_COLUMNS = (
     Column("CPU", leaves_at=90, is_right=True),
     Column("MEMORY", leaves_at=90, is_right=True),
     Column("WAITS", lambda row: age_text(row.get("queued_at")), is_right=True),
+    Column("STARTS", lambda row: _starts(row)[0], leaves_at=80, is_right=True),
     Column("NEXT STEP", lambda row: reason_of(row)[1], is_wide=True),
     Column("WHY", lambda row: reason_of(row)[0], shrinks_to=16, wraps=True),
 )
 
 
 @click.command(cls=Command)
+@click.option("--explain", metavar="ID", help="one of them: when it starts, and by which rules")
 @output_option
 @click.pass_obj
-def queue(session: CliSession) -> int:
-    """Show what waits, its place, and why."""
-    session.output.rows(list(session.rest.every("queue/")), QUEUE_COLUMNS, "Nothing queued")
+def queue(session: CliSession, explain: str | None) -> int:
+    """Show what waits, its place, when it starts, and why."""
+    rows = list(session.rest.every("queue/"))
+    if explain is None:
+        session.output.rows(rows, QUEUE_COLUMNS, "Nothing queued")
+        return OK
+    found = [
+        row for row in rows if explain == row.get("name") or str(row.get("id")).startswith(explain)
+    ]
+    if len(found) != 1:
+        what = f"{len(found)} of what waits are called" if found else "Nothing that waits is called"
+        raise ClientError(
+            f"{what} {one_line(explain)!r}.",
+            "See what waits, with its ids: homeport queue",
+            NOT_FOUND,
+        )
+    if not session.output.row(found[0]):
+        _explain(session, found[0])
     return OK
+
+
+def _explain(session: CliSession, row: Json) -> None:
+    reason, next_step = reason_of(row)
+    place = f"Position {row.get('position')} in its namespace"
+    if row.get("position_all"):
+        place += f", {row['position_all']} in the whole queue"
+    when, basis = _starts(row)
+    starts = "When it starts cannot be estimated" if when == "unknown" else f"Starts {when}"
+    lines = [
+        place,
+        reason or "Homeport has not checked it yet",
+        f"{starts}: {basis}" if when else "",
+    ]
+    rules = row.get("rules")
+    told = [one_line(rule) for rule in rules] if isinstance(rules, list) else []
+    lines += [f"{number}. {rule}" for number, rule in enumerate(told, 1)] + [next_step]
+    for line in filter(None, lines):
+        session.terminal.write("\n".join(wrap(line, session.terminal.width)))

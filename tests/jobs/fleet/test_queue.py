@@ -5,6 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils.timezone import now
 
+from jobs.models import Workload
+from jobs.places import QueuePlace
 from tenants.models import Team, Tenant
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.jobs.fleet.rows import read, rest
@@ -95,3 +97,68 @@ def test_a_long_queue_is_paged_and_places_go_on_counting(alice: Tenant) -> None:
     assert "51 of 63" in page.text
     second = rest(alice.owner, "/api/v1/queue/?page=2")["results"]
     assert [place["position"] for place in second] == list(range(51, 64))
+
+
+def keep(name: str, position_all: int, wait_min: int | None, basis: str, cause=None) -> Workload:
+    row = Workload.objects.get(name=name)
+    at = None if wait_min is None else now() + timedelta(minutes=wait_min, seconds=10)
+    rules = [
+        "Order: the oldest in the cluster is asked first.",
+        "Quota: its namespace has enough left.",
+    ]
+    QueuePlace.objects.create(
+        workload=row, position=1, position_all=position_all, starts_at=at, basis=basis,
+        cause=cause and cause.pk, rules=rules,
+    )  # fmt: skip
+    return row
+
+
+def test_it_stands_in_the_order_in_which_it_is_asked(alice: Tenant) -> None:
+    """What came after the last look at all of it stands behind, and is in no estimate yet."""
+    keep("last", 3, None, "nothing")
+    keep("between", 8, 0, "now")
+    found = [
+        (
+            p["name"],
+            p["position"],
+            p["position_all"],
+            p["start_estimate"] and p["start_estimate"]["at"],
+        )
+        for p in rest(alice.owner, "/api/v1/queue/")["results"]
+    ]
+    assert [one[:3] for one in found] == [("last", 1, 3), ("between", 2, 8), ("first", 3, None)]
+    assert [bool(one[3]) for one in found] == [False, True, False]
+
+
+def test_a_page_says_the_place_what_is_lacking_and_when_because_of_what(alice: Tenant) -> None:
+    bob = make_tenant("bob")
+    book = make_service(bob, name="nlp", state="running")
+    first = keep("first", 4, 90, "deadline", Workload.objects.get(name="runs"))
+    last = keep("last", 5, None, "unlimited", book)
+    root = make_user("root", role="admin")
+
+    def told(user, row: Workload) -> str:
+        """The lines, and what *Why?* opens."""
+        note = read(user, f"/trainings/{row.pk}/").one("div", id="queue-place").text
+        return " ".join(note.replace(".", ". ").split())
+
+    assert told(alice.owner, first) == (
+        "Position 1 in its namespace, 4 in the whole queue. Waiting for quota: needs 2 GPUs "
+        "Starts in about 1 h 30 min, when runs ends (deadline). "
+        "Why? Order: the oldest in the cluster is asked first. Quota: its namespace has enough left. "
+        "Stop something."
+    )
+    begins = "When it starts cannot be estimated: "
+    assert f"{begins}another person's notebook has no limit." in told(alice.owner, last)
+    assert f"{begins}notebook nlp has no limit." in told(root, last)
+    book.delete()
+    assert f"{begins}what runs there has no limit." in told(root, last)
+    place = rest(alice.owner, "/api/v1/queue/")["results"][0]
+    assert place["start_estimate"]["basis"] == "when runs ends (deadline)"
+    assert len(place["rules"]) == 2
+    Workload.objects.filter(pk=first.pk).update(state="running")
+    assert not read(alice.owner, f"/trainings/{first.pk}/").all("div", id="queue-place")
+    service = Workload.objects.get(name="between")
+    keep("between", 6, 0, "now")
+    note = read(alice.owner, f"/notebooks/{service.pk}/").one("div", id="queue-place")
+    assert "Starts any moment, with the next look at the queue." in note.text

@@ -1,0 +1,92 @@
+"""What people are told of a place in the queue: when it starts and because of what, for pages and for REST."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import OuterRef, Subquery
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from jobs.kinds.registry import KINDS
+from jobs.models import Workload
+from jobs.places import QueuePlace
+from portal.web.format import duration_text
+from tenants import policy
+
+# By what a time, or that it is unknown, follows from: `rules.queue.estimate`.
+_BASES = {
+    "now": gettext_lazy("with the next look at the queue"),
+    "deadline": gettext_lazy("when %(what)s ends (deadline)"),
+    "usual": gettext_lazy("when %(what)s ends (usual duration)"),
+    "stopping": gettext_lazy("when %(what)s has stopped"),
+    "backoff": gettext_lazy("when its wait after the last attempt is over"),
+    "turn": gettext_lazy("when it is its turn"),
+    "unlimited": gettext_lazy("%(what)s has no limit"),
+    "overdue": gettext_lazy("%(what)s has run for longer than was expected"),
+    "obstacle": gettext_lazy("it may not start now"),
+    "far": gettext_lazy("too much has to end before; only the next ends are worked out"),
+    "nothing": gettext_lazy("no end that is known would make room for it"),
+}
+
+
+@dataclass(frozen=True)
+class ShownPlace:
+    """A place as a person may see it.
+
+    Attributes:
+        position: within its namespace, from 1; `position_all` in the whole queue.
+        starts_at: about then; None: it cannot be told.
+        basis: what that follows from, or why it cannot be told, in words.
+        rules: those that applied, in order.
+    """
+
+    position: int
+    position_all: int
+    starts_at: datetime | None
+    basis: str
+    rules: list[str]
+
+    @property
+    def when(self) -> str:
+        """The basis as a sentence with the time."""
+        if self.starts_at is None:
+            return _("When it starts cannot be estimated: %(basis)s.") % {"basis": self.basis}
+        wait_s = (self.starts_at - now()).total_seconds()
+        if wait_s < 60:
+            return _("Starts any moment, %(basis)s.") % {"basis": self.basis}
+        told = {"wait": duration_text(round(wait_s / 60) * 60), "basis": self.basis}
+        return _("Starts in about %(wait)s, %(basis)s.") % told
+
+
+def read_places(user: Any, workloads: Iterable[UUID]) -> dict[UUID, ShownPlace]:
+    """Of those that have one. One query."""
+    cause = Workload.objects.filter(pk=OuterRef("cause"))
+    seen = cause.filter(policy.within_tenants(user, "see"))
+    rows = QueuePlace.objects.filter(workload__in=list(workloads)).annotate(
+        cause_kind=Subquery(cause.values("kind")[:1]), cause_name=Subquery(seen.values("name")[:1])
+    )
+    return {
+        row.pk: ShownPlace(
+            row.position,
+            row.position_all,
+            row.starts_at,
+            _BASES[row.basis] % {"what": _what(row.cause_kind, row.cause_name)},
+            row.rules,
+        )
+        for row in rows
+        if row.basis in _BASES  # a later version may know others
+    }
+
+
+def _what(kind: str | None, name: str | None) -> str:
+    """`resnet-7`, `notebook nlp`, or whose it is when the person may not see it."""
+    if kind is None or kind not in KINDS:
+        return _("what runs there")
+    noun = KINDS[kind].noun
+    if name is None:
+        return _("another person's %(noun)s") % {"noun": noun}
+    return f"{noun} {name}" if KINDS[kind].has_gate else name
