@@ -77,7 +77,9 @@ def estimate(
     keeps |= {one.workload_id for one in state.claims}
     line = [one for one in QueueOrder(state, rules) if not one.obstacle]
     first = [one for i, one in enumerate(line) if i < MOST_QUEUED or one.workload_id in keeps]
-    found = _Course(replace(state, queued=tuple(first)), rules, usual).run(has_time)
+    # That many pods have just started delays by seconds, which no estimate tells.
+    begins = replace(state, queued=tuple(first), pods_started=0)
+    found = _Course(begins, rules, usual).run(has_time)
     for one in state.queued:
         basis = "obstacle" if one.obstacle else "far"
         found.setdefault(one.workload_id, Estimate(UNKNOWN, basis))

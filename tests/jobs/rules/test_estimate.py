@@ -114,6 +114,9 @@ CASES = {
         state([node("a", 8)], [], [waits("w", 8, not_before_s=NOW_S + 90)]), {}, {"w": at(90, "backoff")}),
     "this look starts it": (
         state([node("a", 8)], [], [waits("w", 8)]), {}, {"w": at(0, "now")}),
+    "as many pods as may be have just started": (
+        replace(state(FULL, [runs("r", 8, 600)], [waits("w", 8)]), pods_started=RULES.most_pods), {},
+        {"w": at(600, "deadline", "r")}),
     "low makes room": (
         state(FULL, [runs("r", 8, None, is_low=True)], [waits("w", 8), waits("ww", 8, priority=HIGH)]), {},
         {"ww": at(120, "stopping", "r"), "w": never("unlimited", "ww")}),
