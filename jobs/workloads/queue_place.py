@@ -74,12 +74,17 @@ def read_places(user: Any, workloads: Iterable[UUID]) -> dict[UUID, ShownPlace]:
             row.position,
             row.position_all,
             row.starts_at,
-            _BASES[row.basis] % {"what": _what(row.cause_kind, row.cause_name)},
+            basis_text(row.basis, _what(row.cause_kind, row.cause_name)),
             row.rules,
         )
         for row in rows
         if row.basis in _BASES  # a later version may know others
     }
+
+
+def basis_text(basis: str, what: str) -> str:
+    """In words; `what` is the workload that it is about."""
+    return _BASES[basis] % {"what": what}
 
 
 def _what(kind: str | None, name: str | None) -> str:

@@ -284,21 +284,23 @@ class _Course:
         if why.code == "behind" and why.behind in self._asked:
             return self._unknown(self._asked[why.behind], room)
         held: dict[str, int] = defaultdict(int)
-        if why.code in ("quota", "behind"):
+        is_kept, lacks_quota = False, why.code in ("quota", "behind")
+        if lacks_quota:
             for name, one in self._running.items():
                 if one.namespace == queued.namespace:
                     held[name] = sum(one.total[r] for r in why.resources)
-            return self._longest(held)
-        fits = False
-        for pool in queued.pools:
-            at_s, taken = plan(room, queued, groups_of(queued), pool) or (UNKNOWN, {})
-            fits |= at_s == room.now_s
-            for i in taken:
-                for place, size in room.pieces[i]:
-                    held[room.running[place].workload_id] += size[0] * 10**6 + size[1]
-        if fits:  # and is kept for another one
+        else:
+            for pool in queued.pools:
+                at_s, taken = plan(room, queued, groups_of(queued), pool) or (UNKNOWN, {})
+                is_kept |= at_s == room.now_s
+                for i in taken:
+                    for place, size in room.pieces[i]:
+                        held[room.running[place].workload_id] += size[0] * 10**6 + size[1]
+        if is_kept or not any(held.values()):  # there is room or quota, and it is another one's
             for kept in self._state.reservations:
-                if (known := self._found.get(kept.workload_id)) is not None:
+                known = self._found.get(kept.workload_id)
+                is_kin = self._asked[kept.workload_id].namespace == queued.namespace
+                if known is not None and (is_kin or not lacks_quota):
                     return known.basis, known.workload_id
         return self._longest(held)
 

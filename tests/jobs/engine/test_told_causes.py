@@ -63,7 +63,7 @@ class Situation:
     """What is there, and what is told of `about`.
 
     Attributes:
-        quota: GPUs of the namespace `t`; `u` has plenty.
+        quota: GPUs of the namespace `t`; all others have plenty.
         lasts: by name, how many seconds from its admission one really holds its room; else until its
             deadline, or for ever.
         usual: what earlier runs of it took.
@@ -107,7 +107,8 @@ class Played:
         self._running: dict[str, RunningWorkload] = {}
         self._lasts = {an_id(name): lasts_s for name, lasts_s in situation.lasts.items()}
         self._asked = dict(self._queue)
-        self._admitted: list = []
+        self._quotas = {"t": situation.quota, "u": 99}
+        self._admitted: dict[str, list] = {name: [] for name in self._quotas}
         for one in situation.running:
             self._run(one)
         self.looked = Looked((), (), (), (), None)
@@ -122,15 +123,12 @@ class Played:
 
     def _snapshot(self) -> QueueSnapshot:
         used: dict[str, Size] = dict.fromkeys(self._of.nodes, (0, 0, 0, 0, 0))
-        held = {"t": Amount(), "u": Amount()}
+        held = {name: Amount() for name in self._quotas}
         for one in self._running.values():
             held[one.namespace] += amount_of(one.total)
             for name, taken in one.nodes:
                 used[name] = add(used[name], taken)
-        hard = {
-            name: Amount(999_000, 999 * GI, gpus, 999)
-            for name, gpus in (("t", self._of.quota), ("u", 99))
-        }
+        hard = {name: Amount(999_000, 999 * GI, gpus, 999) for name, gpus in self._quotas.items()}
         return QueueSnapshot(
             list(self._queue.values()),
             {
@@ -144,7 +142,7 @@ class Played:
             tuple(self._running.values()),
             self.looked.reservations,
             self.looked.claims,
-            {"t": list(self._admitted)},
+            self._admitted,
         )
 
     def look(self) -> Looked:
@@ -158,8 +156,7 @@ class Played:
                 taken = (0, 0, 0, 0, 0)
                 for _, part in nodes:
                     taken = add(taken, part)
-                if queued.tenant_id == "t":
-                    self._admitted.append((now, amount_of(taken)))
+                self._admitted[queued.tenant_id].append((now, amount_of(taken)))
                 self._run(
                     RunningWorkload(
                         queued.workload_id, queued.tenant_id, nodes, taken, self.now_s,
@@ -182,10 +179,13 @@ class Played:
                 return UNKNOWN
             self.now_s = max(self.now_s, then_s)
             for one in [o for o in self._running.values() if self._end_of(o) <= self.now_s]:
-                del self._running[one.workload_id]
-                if one.gone_by_s <= self.now_s and one.workload_id in self._asked:
-                    self._queue[one.workload_id] = self._asked[one.workload_id]
+                self._leave(one)
         raise AssertionError("it never ends")
+
+    def _leave(self, one: RunningWorkload) -> None:
+        del self._running[one.workload_id]
+        if one.gone_by_s <= self.now_s and one.workload_id in self._asked:
+            self._queue[one.workload_id] = self._asked[one.workload_id]
 
 
 def opened(one: Situation) -> Situation:
