@@ -1,6 +1,6 @@
 """The simulated week holds its bounds, for one seed; others by hand: `python -m tests.scale.week_report SEED ...`."""
 
-from tests.scale.week import WEEK_S, quantile, simulate, trace
+from tests.scale.week import WEEK_S, quantile, simulate, trace, with_deadlines
 
 SEED = 3
 
@@ -19,7 +19,7 @@ def test_the_queue_keeps_use_and_small_waits_and_large_ones_start() -> None:
 
 
 def test_where_all_have_a_deadline_nobody_waits_beyond_the_bound() -> None:
-    submits = trace(SEED, with_deadline=1.0)
+    submits = with_deadlines(trace(SEED))
     result = simulate(submits, "queue")
     assert len(result.waits) == len(submits)
     assert result.margins_s, "some have waited longer than QUEUE_AGING"

@@ -69,8 +69,8 @@ TEAMS = People(
     tuple(NamespaceState(f"person{i}", f"team{i % 8}") for i in range(PEOPLE)),
     tuple(TeamState(f"team{i}") for i in range(8)),
 )
-# The same with weights 1 to 4, and nobody has more than the largest training asks for.
-QUOTA: Size = (128, 128 * GPU[1], 128 * GPU[2], 128, 0)
+# The same with weights 1 to 4, and one and a half times the largest training for each person.
+QUOTA: Size = (192, 192 * GPU[1], 192 * GPU[2], 192, 0)
 QUOTAS = People(
     tuple(replace(one, hard=QUOTA) for one in TEAMS.namespaces),
     tuple(replace(one, weight=1 + i % 4) for i, one in enumerate(TEAMS.teams)),
@@ -89,10 +89,8 @@ class Submit:
     is_low: bool = False
 
 
-def trace(
-    seed: int, *, load: float = 1.05, with_deadline: float = 0.5, low: float = 0.0
-) -> list[Submit]:
-    """A week of arrivals; `load` is what is asked of the GPUs, `with_deadline` and `low` are parts."""
+def trace(seed: int, *, load: float = 1.05) -> list[Submit]:
+    """A week of arrivals; `load` is the part of the GPUs that is asked for."""
     dice = random.Random(seed)
     weights = [1 / (i + 1) ** 0.8 for i in range(PEOPLE)]
 
@@ -108,12 +106,34 @@ def trace(
         weekday = 0.75 if (at_s // DAY_S) % 7 >= 5 else 1.1
         at_s += dice.expovariate(rate * BY_HOUR[int(at_s // 3600) % 24] * weekday)
         gpus, runs_s = one()
-        has_deadline = dice.random() < with_deadline
-        deadline_s = math.ceil(runs_s * dice.uniform(1.1, 3)) if has_deadline else UNKNOWN
+        deadline_s = _deadline_s(runs_s, dice) if dice.random() < 0.5 else UNKNOWN
         person = dice.choices(range(PEOPLE), weights)[0]
-        is_low = low > 0 and dice.random() < low
-        found.append(Submit(int(at_s), gpus, runs_s, deadline_s, person, is_low))
+        found.append(Submit(int(at_s), gpus, runs_s, deadline_s, person))
     return found
+
+
+def _deadline_s(runs_s: int, dice: random.Random) -> int:
+    return math.ceil(runs_s * dice.uniform(1.1, 3))
+
+
+def without_deadlines(submits: Iterable[Submit]) -> list[Submit]:
+    """The same week, in which nobody has one."""
+    return [replace(one, deadline_s=UNKNOWN) for one in submits]
+
+
+def with_deadlines(submits: Iterable[Submit]) -> list[Submit]:
+    """The same week, in which all have one."""
+    dice = random.Random(1)
+    return [
+        replace(one, deadline_s=_deadline_s(one.runs_s, dice)) if one.deadline_s == UNKNOWN else one
+        for one in submits
+    ]
+
+
+def with_low(submits: Iterable[Submit]) -> list[Submit]:
+    """The same week, in which three of ten are of low priority."""
+    dice = random.Random(2)
+    return [replace(one, is_low=dice.random() < 0.3) for one in submits]
 
 
 @dataclass
@@ -229,8 +249,9 @@ class Week:
         counted_s = max(0, min(self._now_s, lasts_s) - min(running.admitted_at_s, lasts_s))
         self.result.gpu_s[running.namespace] += one.gpus * counted_s
         self._hold(one, running.total, -1)
-        if running.is_being_stopped:
-            self._left_s[name] -= running.gone_by_s - running.admitted_at_s
+        left_s = self._left_s[name] - (self._now_s - running.admitted_at_s)
+        if left_s > 0:
+            self._left_s[name] = left_s
             self._submit(name)
         elif running.ends_by_s != UNKNOWN:
             self._ran.append((self._now_s, running.ends_by_s - running.admitted_at_s))
@@ -309,8 +330,8 @@ class Week:
             running = self._running[one.workload_id]
             gone_by_s = self._now_s + GRACE_S
             natural_s = running.admitted_at_s + self._left_s[one.workload_id]
-            if gone_by_s < natural_s:
-                self._running[one.workload_id] = replace(running, gone_by_s=gone_by_s)
+            self._running[one.workload_id] = replace(running, gone_by_s=gone_by_s)
+            if gone_by_s < natural_s:  # else it has ended by itself before
                 self._push_end(one.workload_id, gone_by_s)
                 self.result.preempted += 1
 

@@ -8,13 +8,26 @@ from collections.abc import Mapping
 from math import log10
 from pathlib import Path
 
-from tests.scale.week import CLASSES, POLICIES, QUOTAS, Result, quantile, simulate, trace
+from tests.scale.week import (
+    CLASSES,
+    POLICIES,
+    QUOTAS,
+    TEAMS,
+    Result,
+    quantile,
+    simulate,
+    trace,
+    with_deadlines,
+    with_low,
+    without_deadlines,
+)
 
 HEAD = (
     "| | use | 1-4 GPUs | 8 | 16-32 | 64-128 | processor time, longest look |\n"
     "|---|---|---|---|---|---|---|"
 )
 COLORS = {"queue": "#0b6", "fair share alone": "#c70", "no reservation": "#07c", "fifo": "#777"}
+COMPARED = ["queue", "no reservation", "fifo"]
 WIDE, HIGH, EDGE = 420, 220, 46
 TICKS = {60: "1 min", 600: "10 min", 3600: "1 h", 36_000: "10 h", 360_000: "100 h"}
 
@@ -25,6 +38,9 @@ def line(what: str, result: Result) -> str:
         for of in map(result.of, CLASSES)
     )
     cost = f"{result.cpu_s:.0f} s in {result.looks:,} looks, {result.longest_look_s * 1000:.0f} ms"
+    cost += "".join(
+        f", {len(of)} {how}" for how, of in (("moved", result.moved), ("ended", result.ended)) if of
+    )
     return f"| {what} | {result.use:.3f} | {waits} | {cost} |"
 
 
@@ -90,22 +106,25 @@ def main() -> None:
             print(line(f"seed {seed}, {policy}", results[policy]), flush=True)
         if wanted.picture and not place:
             wanted.picture.write_text(picture(results))
-    first = wanted.seeds[0]
-    others = {
-        "nobody has a deadline": (trace(first, with_deadline=0.0), {}),
-        "all have a deadline": (trace(first, with_deadline=1.0), {}),
-        "a third is low": (trace(first, low=0.3), {}),
-        "weights 1 to 4, quotas of 128 GPUs": (trace(first), {"people": QUOTAS}),
-    }
-    for what, (submits, more) in others.items():
-        for policy in POLICIES:
-            result = simulate(submits, policy, **more)
+    others(wanted.seeds[0])
+
+
+def others(seed: int) -> None:
+    """Weeks of other people."""
+    for what, submits, people, policies in (
+        ("nobody has a deadline", without_deadlines(trace(seed)), TEAMS, COMPARED),
+        ("weights 1 to 4, quotas of 192 GPUs", trace(seed), QUOTAS, COMPARED[:2]),
+        ("all have a deadline", with_deadlines(trace(seed)), TEAMS, ["queue"]),
+        ("three of ten are low", with_low(trace(seed)), TEAMS, ["queue"]),
+    ):
+        for policy in policies:
+            result = simulate(submits, policy, people)
             print(line(f"{what}, {policy}", result), flush=True)
-            if result.preempted:
-                print(f"stopped: {result.preempted}")
-            if what.startswith("all") and policy == "queue":
-                print(f"waited longer than 6 h: {len(result.margins_s)}, ", end="")
-                print(f"least margin to the bound {min(result.margins_s) / 3600:.1f} h", flush=True)
+        if result.preempted:
+            print(f"times that low ones were stopped: {result.preempted}")
+        if what.startswith("all"):
+            print(f"waited longer than 6 h: {len(result.margins_s)}, ", end="")
+            print(f"least margin to the bound {min(result.margins_s) / 3600:.1f} h", flush=True)
 
 
 if __name__ == "__main__":
