@@ -8,6 +8,7 @@ plan of the workload is made.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -16,10 +17,20 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 
-from jobs.engine import manifests, secrets
+from jobs.engine import gangs, manifests, secrets
 from jobs.engine.pull_secret import PullSecret
 from jobs.kinds.manifests import named_secrets
-from jobs.kinds.plan import CreateAll, Delete, Erase, PatchRoot, Rescue, Step, Sweep, Verify
+from jobs.kinds.plan import (
+    CreateAll,
+    Delete,
+    Erase,
+    LoosenGroup,
+    PatchRoot,
+    Rescue,
+    Step,
+    Sweep,
+    Verify,
+)
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import WorkloadRow
 from jobs.leader.lease import LeaseLostError
@@ -85,9 +96,15 @@ class StepResult:
 class Executor:
     """Runs batches of steps; `check` is asked before each call that changes anything."""
 
-    def __init__(self, cluster: Cluster, check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        check: Callable[[], None],
+        has_pod_groups: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._cluster = cluster
         self._check = check
+        self._has_pod_groups = has_pod_groups
         self._pull_secret = PullSecret(cluster)
 
     # --- the steps ---
@@ -130,6 +147,12 @@ class Executor:
                 return await self._patch_root(batch, step, result)
             case Delete():
                 await self._cluster.delete(step.kind, batch.row.namespace, step.name, uid=step.uid)
+            case LoosenGroup():
+                with suppress(NotFound):
+                    patch = gangs.loosened(step.uid)
+                    await self._cluster.merge_patch(
+                        "PodGroup", batch.row.namespace, step.name, patch
+                    )
             case Verify():
                 return await self._verify(batch, step, result)
             case Rescue():
@@ -153,10 +176,17 @@ class Executor:
             return replace(result, **lacking)
         await self._pull_secret.ensure(batch.row.namespace)
         try:
+            group = await asyncio.to_thread(gangs.group_of, batch.row, documents)
+            if group is not None and self._has_pod_groups():
+                documents = [gangs.naming(documents[0], group), *documents[1:]]
             root = await self._cluster.create_or_adopt(documents[0])
             if root["metadata"].get("deletionTimestamp"):
                 return replace(result, error="an earlier root is still being removed")
-            for document in documents[1:]:
+            children = documents[1:]
+            if group is not None and gangs.is_named(root):
+                # The root of an earlier try says what all others do.
+                children = [group, *(gangs.naming(one, group) for one in children)]
+            for document in children:
                 self._check()
                 await self._create_child(batch, document, root)
         except Conflict as error:

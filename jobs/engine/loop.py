@@ -149,9 +149,9 @@ class LeaderRun:
         self._cache = ClusterCache(cluster)
         self._wanted = asyncio.Event()  # a message, a finished step, a timer of a part
         self._heard = True  # somebody may have changed the database
-        self._workloads = Controller(
-            self._cache, Executor(cluster, lease.check), lease, self._clock, self._wanted.set
-        )
+        pod_groups = self._cache.pod_groups.watch
+        executor = Executor(cluster, lease.check, lambda: pod_groups.is_served)
+        self._workloads = Controller(self._cache, executor, lease, self._clock, self._wanted.set)
         self._admission = AdmissionPass(self._cache, lease, self._clock)
         self._estimates = EstimatesPass(self._admission, lease, self._clock)
         self._usage = UsageRecorder(self._cache, lease, self._clock)

@@ -43,6 +43,10 @@ def _short_grace_s(topology: str, roles: Collection[str]) -> int:
     return 120
 
 
+def _is_placed_alone(row: WorkloadRow) -> int | None:
+    return None
+
+
 def _is_its_own_root(kube_name: str, _topology: str, _roles: Collection[str]) -> str:
     return kube_name
 
@@ -128,6 +132,8 @@ class WorkloadKind:
         read_pod: a pod by the names of its containers.
         observe: what the cache shows, with the pods that are there and those that were deleted.
         root_name: name of the root, of an attempt's NAME, the topology and the roles.
+        together: fewest of its pods that are of use, and are placed together or not at all where the
+            cluster can do that; None: each is placed by itself.
         lasts_s: of the run policy, the topology and the roles, for how many seconds it may hold room once
             it is admitted; None: as long as it likes.
         longest_grace_s: of the topology and the roles, for how many seconds it may hold room when it has been
@@ -166,6 +172,7 @@ class WorkloadKind:
     read_pod: ReadPod
     observe: Observe
     root_name: Callable[[str, str, Collection[str]], str] = _is_its_own_root
+    together: Callable[[WorkloadRow], int | None] = _is_placed_alone
     lasts_s: Callable[[Mapping[str, Any], str, Collection[str]], int | None] = _has_no_end
     longest_grace_s: Callable[[str, Collection[str]], int] = _short_grace_s
     render: Render

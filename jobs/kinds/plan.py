@@ -35,6 +35,14 @@ class Delete:
 
 
 @dataclass(frozen=True)
+class LoosenGroup:
+    """Its pods have been placed together; from now on each that is made anew is placed by itself."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
 class Verify:
     """Read the root afresh: a cache that does not show it may only be behind."""
 
@@ -60,7 +68,7 @@ class Erase:
     """Remove the workload's part of the object store."""
 
 
-Step = CreateAll | PatchRoot | Delete | Verify | Rescue | Sweep | Erase
+Step = CreateAll | PatchRoot | Delete | LoosenGroup | Verify | Rescue | Sweep | Erase
 
 
 @dataclass(frozen=True)

@@ -249,6 +249,21 @@ class ServingJob(Serving):
 
 
 @dataclass(frozen=True)
+class PodGroup(ObjectRef):
+    """By what the cluster places the pods of an attempt together or not at all.
+
+    Attributes:
+        least: of fewer pods than these none is placed.
+        is_placed: they have been.
+        why: why they have not, in the scheduler's words; empty while it has said nothing.
+    """
+
+    least: int = 1
+    is_placed: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class GateService(ObjectRef):
     """A Service; `node_port` is the port that the cluster picked for a gate."""
 
@@ -358,6 +373,7 @@ class Observed:
         trouble: why its objects cannot be created now.
         servers, serving_jobs: Deployments and Jobs of the serving replicas of a training.
         services: Services of the current attempt.
+        pod_groups: of the current attempt and, while they go, of those before.
         others: objects of ours that belong to no current replica: those of other attempts, ConfigMaps.
         pods: of the current attempt; where one pod is all, the newest last.
         rescues: pods that rescue logs.
@@ -378,6 +394,7 @@ class Observed:
     servers: tuple[ServerDeployment, ...] = ()
     serving_jobs: tuple[ServingJob, ...] = ()
     services: tuple[GateService, ...] = ()
+    pod_groups: tuple[PodGroup, ...] = ()
     others: tuple[ObjectRef, ...] = ()
     pods: tuple[PodFacts, ...] = ()
     rescues: tuple[PodFacts, ...] = ()
@@ -402,6 +419,7 @@ class Observed:
             *self.servers,
             *self.serving_jobs,
             *self.services,
+            *self.pod_groups,
             *self.others,
             *self.pods,
             *self.rescues,

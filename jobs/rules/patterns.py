@@ -69,8 +69,11 @@ _NODE_PARTS: tuple[tuple[str, str, str, str], ...] = (
     ),
 )
 _NODE_COUNT = re.compile(
-    r"0/(\d+) nodes are available: (.*?)\.?\s*(?:(?:no new claims|preemption:).*)?$", re.DOTALL
+    r"0/(\d+) nodes are available: (.*?)\.?\s*(?:(?:no new claims|preemption:|minCount).*)?$",
+    re.DOTALL,
 )
+# https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/scheduler/framework/plugins/gangscheduling/gangscheduling.go
+_GROUP = re.compile(r"minCount \((\d+)\) cannot be satisfied: (\d+) scheduled, \d+ remaining")
 _PART = re.compile(r"(\d+) (.*?)(?=(?:, \d+ )|$)", re.DOTALL)
 # https://github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go
 _OVER_QUOTA = re.compile(r"exceeded quota: \S+, requested: (\S+), used: \S+, limited: (\S+)")
@@ -203,10 +206,14 @@ def is_over_quota(text: str) -> bool:
 
 
 def plain(family: str, text: str) -> str:
-    """A message as people read it: FailedScheduling part by part, others as they are."""
+    """A message as people read it: FailedScheduling and a group's part by part, others as they are."""
     if family != "placing":
         return text
     nodes = _node_parts(text)
+    if group := _GROUP.search(text):
+        least, room = group.groups()
+        together = f"{least} pods are placed together or not at all, and there is room for {room}"
+        return f"{together}; {plain(family, text[: group.start()])}" if nodes else f"{together}."
     if not nodes:
         return text
     total = _NODE_COUNT.search(text)

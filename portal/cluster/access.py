@@ -52,6 +52,10 @@ IN_NAMESPACES: dict[str, tuple[str, ...]] = {
     "secrets": _KEPT_AS_MADE,
     "services": _KEPT_AS_MADE,
 }
+# Of deploy/kubernetes/components/pod-groups, without which trainings are placed pod by pod.
+POD_GROUPS: dict[str, tuple[str, ...]] = {
+    "podgroups.scheduling.k8s.io": (*_MADE_AND_REMOVED, *_WATCHED)
+}
 # With any of these an account can take over the cluster, or lose people's data.
 TOO_MUCH: dict[str, tuple[str, ...]] = {
     "secrets": ("list",),

@@ -32,6 +32,7 @@ from portal.cluster.objects import (
     KubeNamespace,
     KubeNode,
     KubePod,
+    KubePodGroup,
     KubePVC,
     KubeQuota,
     KubeRoleBinding,
@@ -107,6 +108,7 @@ class ClusterCache:
         self.deployments = managed("Deployment", KubeDeployment)
         self.services = managed("Service", KubeService)
         self.config_maps = managed("ConfigMap", PartialObjectMetadata, only_metadata=True)
+        self.pod_groups = managed("PodGroup", KubePodGroup, is_optional=True)
         # Pods of all namespaces: foreign ones hold capacity too.
         self.pods = add(ListOptions("Pod", KubePod), self._note_pod)
         self.nodes = add(ListOptions("Node", KubeNode), self._note_node)
@@ -140,8 +142,9 @@ class ClusterCache:
 
     @property
     def watches(self) -> list[ListWatch[Any]]:
-        """One for each kind, for the health page."""
-        return [informer.watch for informer in self._informers]
+        """One for each kind that is served, for the health page."""
+        watches = [informer.watch for informer in self._informers]
+        return [watch for watch in watches if watch.is_served]
 
     def take_changes(self) -> ClusterChanges:
         """What changed since the last call; clears `changed`. Call once per tick."""

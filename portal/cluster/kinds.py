@@ -49,6 +49,7 @@ _TABLE = (
     ResourceKind("Job", "batch", "v1", "jobs"),
     ResourceKind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies"),
     ResourceKind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings"),
+    ResourceKind("PodGroup", "scheduling.k8s.io", "v1beta1", "podgroups"),
 )
 KINDS: dict[str, ResourceKind] = {kind.name: kind for kind in _TABLE}
 

@@ -19,7 +19,7 @@ import msgspec
 
 from portal.backoff import Backoff
 from portal.cluster.client import Cluster
-from portal.cluster.errors import ClusterError, Gone, Unavailable, error_of
+from portal.cluster.errors import ClusterError, Forbidden, Gone, NotFound, Unavailable, error_of
 from portal.cluster.kinds import get_kind
 from portal.cluster.objects import ListMeta, Watchable
 from portal.cluster.transport import JSON
@@ -53,6 +53,7 @@ class ListOptions(Generic[T]):
     Attributes:
         keep: objects for which it says False are neither cached nor reported.
         only_metadata: ask the server to leave out the rest; one that cannot sends it all the same.
+        is_optional: a cluster that does not serve this kind, or not to our account, has none of it.
     """
 
     kind: str
@@ -61,6 +62,7 @@ class ListOptions(Generic[T]):
     field_selector: str = ""
     keep: Callable[[T], bool] | None = None
     only_metadata: bool = False
+    is_optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class WatchTiming:
         silence_s: a stream of which not even the end is heard for so long is dead. A stalled
             connection looks like a quiet one, and bookmarks are a minute apart: see ADR 14.
         healthy_s: a stream that lived so long was no failure, and the waits start small again.
+        optional_s: between two looks for a kind that the cluster need not serve.
     """
 
     server_s: tuple[int, int] = (12, 15)
@@ -80,6 +83,7 @@ class WatchTiming:
     healthy_s: float = 5.0
     first_wait_s: float = 0.2
     most_wait_s: float = 12.0
+    optional_s: float = 60.0
 
 
 NORMAL_TIMING = WatchTiming()
@@ -167,6 +171,7 @@ class ListWatch(Generic[T]):
         self.items: dict[Key, T] = {}
         self.synced = asyncio.Event()
         self.health = WatchHealth()
+        self.is_served = not options.is_optional
         self._cluster = cluster
         self._on_changes = on_changes
         self._timing = timing
@@ -188,16 +193,36 @@ class ListWatch(Generic[T]):
             await self._gate.wait_turn(self)
             started_at = time.monotonic()
             try:
+                if not self.is_served and not await self._is_known():
+                    raise NotFound(404, "NotServed", f"there is no {self.options.kind} here")
                 if not self._version:
                     await self._list()
                 await self._watch()
             except Gone:
                 self._version = ""
             except ClusterError as error:
+                if self.options.is_optional and isinstance(error, NotFound | Forbidden):
+                    await self._do_without()
+                    continue
                 self._fails(error)
             if time.monotonic() - started_at >= self._timing.healthy_s:
                 backoff.reset()
             await asyncio.sleep(backoff.next_s())
+
+    # --- what a cluster need not serve ---
+    async def _is_known(self) -> bool:
+        """Whether the cluster serves the kind; asked first, for our account may be refused what is not there."""
+        kind = get_kind(self.options.kind)
+        found = await self._cluster.read(f"/apis/{kind.api_version}")
+        return any(one.get("name") == kind.plural for one in found.get("resources") or ())
+
+    async def _do_without(self) -> None:
+        """There is none of it, until the cluster is asked again."""
+        self.is_served, self._version = False, ""
+        await self._take_over(list(self.items), {})
+        self._heard()
+        self.synced.set()
+        await asyncio.sleep(self._timing.optional_s)
 
     # --- list ---
     async def _list(self) -> None:
@@ -218,6 +243,7 @@ class ListWatch(Generic[T]):
         self.health.lists += 1
         await self._take_over([*gone, *fresh], fresh)
         self._version = version
+        self.is_served = True
         self._heard()
         self.synced.set()
 

@@ -253,6 +253,29 @@ class KubeService(KubeStruct, frozen=True):
     spec: ServiceSpec = ServiceSpec()
 
 
+# --- PodGroup: k8s.io/api/scheduling/v1beta1 of Kubernetes 1.37 ---
+class Gang(KubeStruct, frozen=True):
+    min_count: int = 1
+
+
+class SchedulingPolicy(KubeStruct, frozen=True):
+    gang: Gang = Gang()
+
+
+class PodGroupSpec(KubeStruct, frozen=True):
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+
+
+class PodGroupStatus(KubeStruct, frozen=True):
+    conditions: list[Condition] = []
+
+
+class KubePodGroup(KubeStruct, frozen=True):
+    metadata: Meta
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+
 # --- what a tenant is made of ---
 class NamespaceStatus(KubeStruct, frozen=True):
     phase: str = ""  # Active | Terminating

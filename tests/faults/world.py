@@ -33,8 +33,8 @@ TENANTS_SAFETY_S = 60
 QUIET_ROUNDS = 3
 MOST_QUIET_S = 5
 MOST_PASSES = 6  # of the tenants' part within a second
-# Pods are told by what they are, the others are not ours.
-KINDS = sorted(ALL_KINDS.keys() - {"Pod", "Node", "Event", "StorageClass"})
+# Pods are told by what they are, the others are not ours, or not served here.
+KINDS = sorted(ALL_KINDS.keys() - {"Pod", "Node", "Event", "StorageClass", "PodGroup"})
 
 ENDED = {"succeeded", "failed", "stopped"}
 Call = tuple[str, str]  # verb, kind

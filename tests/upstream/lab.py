@@ -2,6 +2,7 @@
 come and go. No web server: what people ask for is written into the database.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -12,20 +13,20 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import urllib3
 
-from deploy.testcluster.controlplane import ControlPlane
-from deploy.testcluster.kwok import node
+from deploy.testcluster.controlplane import ControlPlane, Options
+from deploy.testcluster.kwok import Kwok, node
 from portal.cluster import labels
 from portal.cluster.kinds import get_kind
 from tests.contract.kube import Json, Kube
 from tests.tools.waiting import wait_for
 from tests.upstream.journal import Journal
+from tests.upstream.power import folder_of, install_on
 from tests.upstream.wire import Wire
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +42,7 @@ from tests.factories import make_tenant
 from tenants.models import Tenant
 tenant = make_tenant({name!r}, active=False)
 Tenant.objects.filter(pk=tenant.pk).update(
-    quota_pods=2000, quota_cpu_millicores=10**6, quota_memory_bytes=2**43)
+    quota_pods=2000, quota_cpu_millicores=10**6, quota_memory_bytes=2**43, quota_gpu_count=1000)
 print(tenant.namespace)
 """
 _JOBS = """
@@ -133,7 +134,7 @@ class Lab:
         self.processes.append(process)
         return process
 
-    @contextmanager
+    @contextlib.contextmanager
     def reconciler(self, *odd: str) -> Iterator["subprocess.Popen[bytes]"]:
         """One that works from now on and ends with the context."""
         epoch = self.epoch()
@@ -145,7 +146,7 @@ class Lab:
         finally:
             self.end(process)
 
-    @contextmanager
+    @contextlib.contextmanager
     def many(self) -> Iterator[Callable[[], int]]:
         """What starts one more reconciler each time it is called, and gives its process id."""
         command = [sys.executable, "-m", "tests.upstream.odd_reconciler", "--many"]
@@ -344,6 +345,26 @@ class Lab:
         """Removes trainings; a reconciler must be running."""
         self.intend(ids, "delete")
         self.wait("they are deleted", lambda: self.are_gone(ids), 120)
+
+
+@contextlib.contextmanager
+def opened(name: str, options: Options) -> Iterator[Lab]:
+    """A prepared one; it ends with the context, and its folder goes unless KEEP_UPSTREAM is set."""
+    with (
+        folder_of(name) as folder,
+        ControlPlane(folder / "plane", options) as plane,
+        Kwok(plane),
+    ):
+        wire = Wire(int(plane.server.rpartition(":")[2]))
+        home = folder / "home"
+        home.mkdir()
+        # An account as in an installation. (An administrator is never told to come later.)
+        own = install_on(plane).kubeconfigs["reconciler"]
+        through = wire.kubeconfig(own, own.with_name("wire.kubeconfig"))
+        made = Lab(home, plane, wire, Kube(plane.kubeconfig), through)
+        with contextlib.closing(made):
+            made.prepare()
+            yield made
 
 
 def _dashed(text: str) -> str:

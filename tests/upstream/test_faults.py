@@ -8,27 +8,22 @@ reconciler is killed (200 is the full run).
 import contextlib
 import json
 import os
-import shutil
 import signal
-import tempfile
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from deploy.cluster import rights
 from deploy.testcluster import binaries
-from deploy.testcluster.controlplane import ControlPlane, Options
-from deploy.testcluster.kwok import MANAGER_FLAGS, Kwok
-from tests.contract.kube import Kube
+from deploy.testcluster.controlplane import Options
+from deploy.testcluster.kwok import MANAGER_FLAGS
 from tests.upstream.journal import POD_RULES
-from tests.upstream.lab import Lab, spread
-from tests.upstream.power import install_on, need_built
-from tests.upstream.wire import Wire
+from tests.upstream.lab import Lab, opened, spread
+from tests.upstream.power import need_built
 
 pytestmark = [pytest.mark.upstream, pytest.mark.usefixtures("untouched", "undoubled")]
 
@@ -47,24 +42,10 @@ RECONCILER = f"system:serviceaccount:{rights.NAMESPACE}:reconciler"
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     need_built(binaries.KUBERNETES, binaries.ETCD, binaries.KWOK)
-    folder = Path(tempfile.mkdtemp(prefix="homeport-faults-"))
     flags = {"kube-controller-manager": MANAGER_FLAGS}
     options = Options(compaction_s=0, is_audited=True, audit_rules=POD_RULES, flags=flags)
-    try:
-        with ControlPlane(folder / "plane", options) as plane, Kwok(plane):
-            wire = Wire(int(plane.server.rpartition(":")[2]))
-            home = folder / "home"
-            home.mkdir()
-            # An account as in an installation. (An administrator is never told to come later.)
-            own = install_on(plane).kubeconfigs["reconciler"]
-            through = wire.kubeconfig(own, own.with_name("wire.kubeconfig"))
-            made = Lab(home, plane, wire, Kube(plane.kubeconfig), through)
-            with contextlib.closing(made):
-                made.prepare()
-                yield made
-    finally:
-        if not os.environ.get("KEEP_UPSTREAM"):
-            shutil.rmtree(folder, ignore_errors=True)
+    with opened("faults", options) as made:
+        yield made
 
 
 @pytest.fixture

@@ -31,6 +31,12 @@ def _root_name(kube_name: str, topology: str, roles: Collection[str]) -> str:
     return names.role_name(kube_name, get_topology(topology).deciding(roles).name)
 
 
+def _together(row: WorkloadRow) -> int | None:
+    if get_topology(row.topology).is_array or sum(row.counts.values()) == 1:
+        return None
+    return sum(row.least.get(role, count) for role, count in row.counts.items())
+
+
 def _render(
     workload: Workload, attempt: int, deadline_s: int | None, avoided_nodes: Collection[str]
 ) -> list[Object]:
@@ -80,6 +86,7 @@ TRAINING = WorkloadKind(
     read_pod=read_pod,
     observe=observe,
     root_name=_root_name,
+    together=_together,
     lasts_s=lasts_s,
     longest_grace_s=longest_grace_s,
     render=_render,

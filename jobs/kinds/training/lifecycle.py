@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jobs.kinds import crashes
-from jobs.kinds.plan import PatchRoot, Plan
+from jobs.kinds.plan import LoosenGroup, PatchRoot, Plan
 from jobs.kinds.planner import words_of
 from jobs.kinds.state import AttemptRow, ObjectRef, Root
 from jobs.kinds.training import attempts, decision, replicas
@@ -113,6 +113,10 @@ class TrainingLifecycle(RecycledLifecycle):
 
     def follow(self, root: Root) -> None:
         """What the replicas show."""
+        for group in self.observed.pod_groups:
+            # The scheduler forgets pods that have ended: what is made anew would wait for them.
+            if group.is_placed and group.least > 1:
+                self.call(LoosenGroup(group.name, group.uid))
         self._count_restarts()
         outcome = self._decide()
         if outcome is not None:

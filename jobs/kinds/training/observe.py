@@ -23,6 +23,7 @@ from jobs.kinds.state import (
     LoadedRow,
     Observed,
     PodFacts,
+    PodGroup,
     ReplicaKey,
     Root,
     ServerDeployment,
@@ -50,7 +51,9 @@ def observe(
     current = {row.root_name, *serving}
     others = [thing("Job", s.metadata) for s in jobs if s.metadata.name not in current]
     others += [thing("ConfigMap", s.metadata) for s in cache.config_maps.of_owner(row.id)]
-    told = [_with_mounts(cache, row, pod) for pod in pods]
+    groups = tuple(_pod_group(seen) for seen in cache.pod_groups.of_owner(row.id))
+    why = next((group.why for group in groups if group.name == row.kube_name), "")
+    told = [_with_group(_with_mounts(cache, row, pod), why) for pod in pods]
     return observed(
         cache,
         loaded,
@@ -70,6 +73,7 @@ def observe(
             _serving_job(cache, row, seen) for seen in jobs if seen.metadata.name in serving
         ),
         services=tuple(service(seen) for seen in cache.services.of_owner(row.id)),
+        pod_groups=groups,
         others=tuple(others),
         pods=tuple(pod for pod in told if not pod.is_rescue),
         rescues=tuple(pod for pod in told if pod.is_rescue),
@@ -83,6 +87,26 @@ def _with_mounts(cache: ClusterCache, row: WorkloadRow, pod: PodFacts) -> PodFac
     """Adds what events say of its volumes: they come without the pod being changed."""
     problem = mount_problem(cache, row.namespace, pod.name)
     return replace(pod, mount_problem=problem) if problem else pod
+
+
+def _with_group(pod: PodFacts, why: str) -> PodFacts:
+    """Adds why its group has no nodes; empty: it has, or there is none."""
+    if not why or pod.node or why in pod.unplaced_why:
+        return pod
+    return replace(pod, unplaced_why=" ".join(filter(None, (pod.unplaced_why, why))))
+
+
+def _pod_group(seen: objects.KubePodGroup) -> PodGroup:
+    found = [c for c in seen.status.conditions if c.type == "PodGroupInitiallyScheduled"]
+    is_placed = any(c.status == "True" for c in found)
+    return seen_as(
+        PodGroup,
+        "PodGroup",
+        seen.metadata,
+        least=seen.spec.scheduling_policy.gang.min_count,
+        is_placed=is_placed,
+        why="" if is_placed or not found else found[0].message,
+    )
 
 
 # --- Job ---

@@ -37,6 +37,7 @@ class Kubelet(ABC):
         lives: how the successive pods of a replica (or rescue) live.
         ended: pods that ended, whether they told the portal so, and their exit codes.
         born: how many pods of each replica there were.
+        has_pod_groups: the cluster serves them.
     """
 
     lives: dict[str, list[Life]] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Kubelet(ABC):
     ended: list[tuple[Object, bool, int]] = field(default_factory=list)
     born: Counter[str] = field(default_factory=Counter)
     life_of: dict[str, Life] = field(default_factory=dict)
+    has_pod_groups: bool = False
 
     @abstractmethod
     def of(self, kind: str) -> list[Object]:
@@ -62,7 +64,8 @@ class Kubelet(ABC):
 
     def live_things(self) -> list[str]:
         """Everything that a workload may leave behind."""
-        found = [(kind, obj["metadata"]["name"]) for kind in OF_WORKLOADS for obj in self.of(kind)]
+        kinds = OF_WORKLOADS | ({"PodGroup"} if self.has_pod_groups else set())
+        found = [(kind, obj["metadata"]["name"]) for kind in kinds for obj in self.of(kind)]
         return sorted(f"{kind}/{name}" for kind, name in found if name != "kube-root-ca.crt")
 
     def stamp(self) -> str:

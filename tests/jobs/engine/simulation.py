@@ -233,6 +233,8 @@ class Sim(Kubelet, Cluster):
             self._job(job)
         for deployment in self.of("Deployment"):
             self._deployment(deployment)
+        for group in self.of("PodGroup"):
+            self._group(group)
         self._collect()
 
     def _settle(self, obj: Object) -> None:
@@ -358,6 +360,18 @@ class Sim(Kubelet, Cluster):
         stays = [p for p in alive if "deletionTimestamp" not in p["metadata"]]
         if deployment["spec"]["replicas"] and not stays:
             self._make_pod(deployment, deployment["metadata"]["name"], {})
+
+    def _group(self, group: Object) -> None:
+        named = {"podGroupName": group["metadata"]["name"]}
+        pods = [pod for pod in self.of("Pod") if pod["spec"].get("schedulingGroup") == named]
+        if (
+            not group["status"]
+            and len(pods) >= group["spec"]["schedulingPolicy"]["gang"]["minCount"]
+        ):
+            group["status"] = {
+                "conditions": [{"type": "PodGroupInitiallyScheduled", "status": "True"}]
+            }
+            self.touch(group)
 
     def _make_pod(self, owner: Object, base: str, marks: dict[str, str]) -> None:
         template = copy.deepcopy(owner["spec"]["template"])

@@ -69,6 +69,11 @@ async def ask_training_that_hangs(world: World) -> None:
     await ask_training(world)
 
 
+async def ask_training_of_a_group(world: World) -> None:
+    world.sim.has_pod_groups = True
+    await ask_training(world)
+
+
 async def ask_notebook(world: World) -> None:
     await world.submit("notebook")
 
@@ -89,11 +94,14 @@ COURSES = {
     "success": Course(ask_training, ends, 6 + 2 + 1, PODS, "succeeded"),
     # Made and set going; suspended; recycled; removed.
     "stop": Course(ask_training_that_hangs, runs_and_is_stopped, 6 + 1 + 2 + 1, PODS, "stopped"),
+    # A PodGroup beside them; loosened once they are placed.
+    "together": Course(ask_training_of_a_group, ends, 7 + 1 + 2 + 1, PODS, "succeeded"),
     # Deployment, Secret, Service; scaled to one; removed.
     "notebook": Course(ask_notebook, runs_and_is_stopped, 3 + 1 + 1, ("notebook-0",), "stopped"),
 }
 WHOLE = [(name, n) for name in ("success", "notebook") for n in range(COURSES[name].calls)]
 CALLS = [*WHOLE, *(("stop", n) for n in range(6, COURSES["stop"].calls))]  # begins as a success
+CALLS += [("together", 1), ("together", 7)]  # the group is made, and loosened
 
 
 @pytest.mark.parametrize("name", COURSES)

@@ -82,8 +82,9 @@ class World:
     def _feed(self, informer: Informer[Any]) -> None:
         watch = informer.watch
         kind = watch.options.kind
+        watch.is_served = kind != "PodGroup" or self.sim.has_pod_groups
         fresh = {}
-        for obj in self.sim.of(kind):
+        for obj in self.sim.of(kind) if watch.is_served else ():
             marks = obj["metadata"].get("labels", {})
             if watch.options.label_selector and marks.get(labels.MANAGED_BY) != labels.MANAGER:
                 continue

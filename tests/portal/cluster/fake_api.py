@@ -77,6 +77,7 @@ class FakeApi:
         self.clock_ahead_s = 0.0
         self.honours_pod_security = True
         self.has_metrics = False
+        self.has_pod_groups = False
         self.rules: Object = {}  # the SelfSubjectRulesReview that is answered
         self.open_watches = 0
         self._news = asyncio.Event()
@@ -202,6 +203,9 @@ class FakeApi:
             return web.json_response({"gitVersion": self.version_name}, headers={"Date": date})
         if request.path.startswith("/apis/metrics.k8s.io/"):
             found = {"kind": "APIResourceList"} if self.has_metrics else None
+            return web.json_response(found) if found else _status(404, "NotFound", "no such group")
+        if request.path == "/apis/scheduling.k8s.io/v1beta1":
+            found = {"resources": [{"name": "podgroups"}]} if self.has_pod_groups else None
             return web.json_response(found) if found else _status(404, "NotFound", "no such group")
         if request.path.startswith("/apis/authorization.k8s.io/"):
             found = self.rules

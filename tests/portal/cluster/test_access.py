@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from deploy.cluster import rights as manifests
 from portal.cluster import access
@@ -33,6 +34,13 @@ def test_what_is_needed_is_what_the_manifests_grant(role: str) -> None:
     needed = {(resource, verb) for resource, verbs in ROLES[role].items() for verb in verbs}
     granted = {(r.resource, r.verb) for r in manifests.granted() if r.role == role}
     assert needed == granted
+
+
+def test_the_component_for_pod_groups_grants_what_they_need() -> None:
+    file = manifests.FOLDER.parent / "kubernetes" / "components" / "pod-groups" / "rights.yaml"
+    (rule,) = next(yaml.safe_load_all(file.read_text()))["rules"]
+    assert [f"{rule['resources'][0]}.{rule['apiGroups'][0]}"] == list(access.POD_GROUPS)
+    assert sorted(rule["verbs"]) == sorted(*access.POD_GROUPS.values())
 
 
 def test_nothing_that_is_too_much_is_granted_to_anybody_but_purge() -> None:

@@ -253,3 +253,34 @@ async def test_during_an_outage_one_watch_asks_for_all(api: FakeApi, cache: Clus
     api.put(pod("a", "job1"))
     await api.start(port)
     await until(lambda: len(cache.pods) == 1 and not cache.problem)
+
+
+async def test_what_a_cluster_need_not_serve_is_there_as_soon_as_it_does(
+    api: FakeApi, cluster: Cluster
+) -> None:
+    seen = ClusterCache(cluster, replace(FAST, optional_s=0.05))
+    task = asyncio.create_task(seen.run())
+    try:
+        await asyncio.wait_for(seen.wait_synced(), 10)
+        assert [asked.path for asked in api.asked if asked.path.endswith("/podgroups")] == []
+        assert (seen.pod_groups.watch.is_served, len(seen.watches)) == (False, 14)
+
+        marks = {**OURS, "homeport.dev/owner": "job1"}
+        api.put(
+            {"kind": "PodGroup", "metadata": {"name": "g", "namespace": "u-x", "labels": marks}}
+        )
+        api.has_pod_groups = True
+        await until(lambda: len(seen.pod_groups.of_owner("job1")) == 1)
+        assert len(seen.watches) == 15
+
+        # The rights are taken back, and the stream ends.
+        no = Trouble("/podgroups", "status", status=403, times=-1)
+        api.trouble += [no, replace(no, on="watch podgroups")]
+        api.put(
+            {"kind": "PodGroup", "metadata": {"name": "h", "namespace": "u-x", "labels": marks}}
+        )
+        await until(lambda: not seen.pod_groups.watch.is_served)
+        assert (len(seen.pod_groups), seen.synced, seen.problem) == (0, True, "")
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
