@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -32,6 +32,7 @@ from jobs.rules.queue.look import Decision, Looked, QueueSnapshot, look
 from jobs.rules.queue.state import Preemption, QueueRules
 from jobs.rules.reasons import Reason
 from portal import metrics
+from portal.catalog import get_catalog
 from portal.cluster.cache import ClusterCache
 from portal.errors import ConfigurationError
 
@@ -108,14 +109,18 @@ class AdmissionPass:
         self._is_urgent = False
         now = self._clock.now()
         aging = timedelta(seconds=RULES.aging_s)
-        read = partial(queue_rows.read_queue, now, aging)
+        try:
+            pools, wrong = get_catalog().pools, ""
+        except ConfigurationError as error:
+            pools, wrong = (), str(error)
+        read = partial(queue_rows.read_queue, now, aging, pools)
         queue, read_s = await sync_to_async(_measured)(read)
         self._is_empty = not queue.queued
         self._oldest = None
         if not queue.queued:
             self._is_wanted, self._took_s, self.looked = False, 0.0, None
             return []
-        looked, packed_s = await self._decide(queue, now)
+        looked, packed_s = await self._decide(queue, now, wrong)
         self.looked = looked
         found = looked.decisions
         self._not_before = looked.look_at
@@ -165,10 +170,16 @@ class AdmissionPass:
             if one.workload_id in admitted:
                 metrics.JOB_WAIT_SECONDS.observe(max(0.0, (now - one.queued_at).total_seconds()))
 
-    async def _decide(self, queue: Queue, now: datetime) -> tuple[Looked, float]:
-        """The decisions, and seconds of processor time."""
-        if not self._cache.synced or self._cache.problem:
+    async def _decide(self, queue: Queue, now: datetime, wrong: str) -> tuple[Looked, float]:
+        """The decisions, and seconds of processor time.
+
+        Args:
+            wrong: with the catalog; empty: nothing.
+        """
+        if wrong or not self._cache.synced or self._cache.problem:
             words = reasons.make("cluster_unreachable")
+            if wrong:
+                words = reasons.make("catalog_wrong", detail=wrong)
             waits = Fit("later", words.code, words.text)
             decisions = [Decision(queued, waits) for queued in queue.queued]
             return Looked(decisions, (), queue.kept.reservations, queue.kept.claims, None), 0.0
@@ -204,6 +215,7 @@ class Admission:
     ends_by: datetime | None = None
     avoided_nodes: tuple[str, ...] = ()
     had_claim: bool = False
+    pools: Mapping[str, str] = field(default_factory=dict)
 
 
 def reason_of(fit: Fit) -> Reason:
@@ -221,6 +233,7 @@ def admissions_of(decisions: Sequence[Decision]) -> list[Admission]:
             one.ends_by,
             one.avoided_nodes,
             one.had_claim,
+            one.pools,
         )
         for one in decisions
         if one.fit.kind == "now" or reason_of(one.fit) != one.queued.shown
@@ -264,11 +277,17 @@ def _write_one(
         made = lifecycle(row, Observed(), now).keep_waiting(reason_of(admission.fit))
     else:
         row = replace(row, ends_by=admission.ends_by)
-        made = lifecycle(row, Observed(), now).admit(had_claim=admission.had_claim)
+        made = lifecycle(row, Observed(), now).admit(
+            had_claim=admission.had_claim, pools=admission.pools
+        )
         made = replace(made, columns={**made.columns, "ends_by": admission.ends_by})
         try:
             documents = manifests.render(
-                admission.workload_id, row.attempt, made.deadline_s, admission.avoided_nodes
+                admission.workload_id,
+                row.attempt,
+                made.deadline_s,
+                admission.avoided_nodes,
+                admission.pools,
             )
         except (ConfigurationError, ValueError, msgspec.ValidationError) as error:
             log.exception("%s %s cannot be rendered", row.kind, row.id)

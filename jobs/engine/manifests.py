@@ -1,6 +1,6 @@
 """What of a workload's row only calls need: its manifests, and its part of the object store. Blocking, as the database is."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from jobs.archive import archive_prefix
@@ -44,9 +44,16 @@ def load_prefix(row: WorkloadRow) -> str:
 
 
 def render(
-    workload_id: UUID, attempt: int | None, deadline_s: int | None, avoided_nodes: Collection[str]
+    workload_id: UUID,
+    attempt: int | None,
+    deadline_s: int | None,
+    avoided_nodes: Collection[str],
+    pools: Mapping[str, str] | None = None,
 ) -> list[Object]:
     """The manifests of an attempt (None: the one in the row). See `WorkloadKind.render`.
+
+    Args:
+        pools: role -> the pool of its pods; None: where they were before.
 
     Raises:
         Workload.DoesNotExist: the row is gone.
@@ -54,7 +61,8 @@ def render(
     """
     workload = _whole(workload_id)
     render_it = KINDS[workload.kind].render
-    return render_it(workload, attempt or workload.attempt, deadline_s, avoided_nodes)
+    chosen = workload.notes.get("pools", {}) if pools is None else pools
+    return render_it(workload, attempt or workload.attempt, deadline_s, avoided_nodes, chosen)
 
 
 def _whole(pk: UUID | str) -> Workload:

@@ -1,8 +1,10 @@
 """The reconciler's reads for admission: the queue, and what holds room. Blocking: called in the database thread."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +17,9 @@ from jobs.engine.store import IS_QUEUED, readable, reason_in
 from jobs.kinds import notes
 from jobs.kinds.registry import KINDS
 from jobs.models import WITH_WORK, Replica, Workload
+from jobs.rules import reasons
 from jobs.rules.admission import Amount, total_of
+from jobs.rules.nodes import where_to_run
 from jobs.rules.queue.look import Queued
 from jobs.rules.requests import at_once, indexes_of
 from jobs.rules.states import (
@@ -25,6 +29,7 @@ from jobs.rules.states import (
     ReplicaState,
     WorkloadState,
 )
+from portal.pools import Pool
 from tenants.models import Tenant
 
 # What has ended holds room for so long at most, but for servers that a person keeps.
@@ -32,16 +37,17 @@ _LINGERS = timedelta(minutes=15)
 _GOING = FINAL_STATES | {WorkloadState.STOPPING}
 
 
-def read_queue(now: datetime, aging: timedelta) -> Queue:
+def read_queue(now: datetime, aging: timedelta, known: Sequence[Pool] = ()) -> Queue:
     """The queue, and what has been admitted; the latter is not read for an empty queue.
 
     Args:
         aging: after so long in the queue it matters what else of the namespace was admitted.
+        known: the pools of the catalog.
     """
     columns = ("kind", "name", "replicas", "queued_at", "not_before", "stops_from", "rank")
     shown = ("reason_code", "reason_text", "reason_next_step")
-    whose = ("namespace", "state", "desired", "quota_by_weight")
-    rows = _with_policy(Workload.objects.filter(IS_QUEUED).select_related("tenant"))
+    whose = ("namespace", "state", "desired", "quota_by_weight", "team__name")
+    rows = _with_policy(Workload.objects.filter(IS_QUEUED).select_related("tenant__team"))
     found = list(rows.only(*columns, "tenant", *shown, *(f"tenant__{name}" for name in whose)))
     if not found:
         return Queue((), (), ())
@@ -49,7 +55,7 @@ def read_queue(now: datetime, aging: timedelta) -> Queue:
     since = now - aging
     is_old = any(one.queued_at <= since for one in found)
     return Queue(
-        queued=tuple(readable(found, _in_queue)),
+        queued=tuple(readable(found, partial(_in_queue, known))),
         admitted=tuple(_read_admitted(now)),
         tenants=tuple(
             TenantQueue(
@@ -71,6 +77,9 @@ def _with_policy(rows: Any) -> Any:
         topology=KT("spec__topology"),
         run_policy=KeyTransform("run_policy", "spec"),
         priority=KT("spec__priority"),
+        pool=KeyTransform("pool", "spec"),
+        placement=KT("spec__placement"),
+        pools=KeyTransform("pools", "notes"),
     )
 
 
@@ -80,19 +89,25 @@ def _lasts_s(workload: Any) -> int | None:
     return lasts_s(workload.run_policy or {}, workload.topology or "", workload.replicas)
 
 
-def _in_queue(workload: Any) -> Queued:
+def _in_queue(known: Sequence[Pool], workload: Any) -> Queued:
+    requests = KINDS[workload.kind].requests(workload.replicas)
+    team = workload.tenant.team.name if workload.tenant.team else None
+    where, lacking = where_to_run(workload.pool, requests, known, team)
     return Queued(
         workload_id=str(workload.pk),
         tenant_id=str(workload.tenant_id),
         name=workload.name,
         queued_at=workload.queued_at,
-        requests=KINDS[workload.kind].requests(workload.replicas),
+        requests=requests,
         not_before=workload.not_before,
         shown=reason_in(workload),
         lasts_s=_lasts_s(workload),
         priority=workload.priority or "normal",
         stops_from=workload.stops_from,
         rank=workload.rank,
+        pools=where,
+        no_pool=reasons.make("no_pool", pool=lacking).text if lacking else "",
+        placement=workload.placement or "any",
     )
 
 
@@ -132,6 +147,8 @@ def _read_admitted(now: datetime) -> Iterator[Admitted]:
         is_going = workload.state in _GOING
         is_held = not is_going and notes.holds_room(workload.teardown or "")
         requests = KINDS[workload.kind].requests(workload.replicas) if is_held else ()
+        chosen = workload.pools or {}
+        requests = tuple(replace(one, pool=chosen.get(one.role, "")) for one in requests)
         # Of an array others take the room of those that have ended, until all have begun.
         counts = Counter(ended[workload.pk])
         for role, asked in workload.replicas.items():

@@ -10,7 +10,7 @@ and another attempt.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import ClassVar
 
@@ -54,16 +54,17 @@ class Lifecycle(Planner, ABC):
         return self.made()
 
     # --- admission ---
-    def admit(self, *, had_claim: bool = False) -> Plan:
+    def admit(self, *, had_claim: bool = False, pools: Mapping[str, str] | None = None) -> Plan:
         """It has room: what is written together with its manifests. Call it instead of `plan`.
 
         Args:
             had_claim: others were stopped for it.
+            pools: role -> the pool where its replicas run; None: there are no pools.
         """
         self.say(conditions.ADMITTED, "Admitted")
         self.set(state=WorkloadState.STARTING, reason=reasons.make("creating"))
         self.set(admitted_at=self.now, not_before=None, stops_from=None)
-        self.note(had_claim=had_claim)
+        self.note(had_claim=had_claim, pools=pools or {})
         self.renders = True
         return self.made()
 

@@ -1,8 +1,9 @@
 """What the manifests of all kinds have in common. Pure, except for reading settings and names of secrets."""
 
 import copy
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -12,6 +13,7 @@ from portal import quantity
 from portal.catalog import get_catalog
 from portal.cluster import labels, names
 from portal.cluster.manifests import Object, spec_hash
+from portal.pools import DEFAULT, HOSTNAME, Pool, get_pool, node_terms
 from tenants.manifests import ACCOUNT
 from tenants.models import Tenant
 
@@ -37,6 +39,22 @@ class PodSecrets:
 
 
 @dataclass(frozen=True)
+class PodPlace:
+    """What brings a pod to the nodes of its pool, and there beside others of its workload or away from them.
+
+    Attributes:
+        terms: of required node affinity, see `pools.node_terms`; empty: there are no pools.
+        placement: any, pack or spread; the two go by `topology_key`.
+    """
+
+    terms: Sequence[Sequence[Mapping[str, Any]]] = ()
+    tolerations: Sequence[Mapping[str, str]] = ()
+    scheduler_name: str = ""
+    placement: str = "any"
+    topology_key: str = HOSTNAME
+
+
+@dataclass(frozen=True)
 class PodSettings:
     """What all pods of a person have in common in this installation; limits in bytes.
 
@@ -44,6 +62,8 @@ class PodSettings:
         account: ServiceAccount of the tenant's namespace; it may do nothing and has no token.
         node_selector: labels of the nodes that they run on.
         avoided_nodes: names of nodes that are kept for others.
+        known_pools: those of the catalog; none where it does not matter on which nodes they run.
+        pools: role -> the name of its pool; what is not named is in `default`.
         secrets: those of the person, as they are at this moment.
     """
 
@@ -57,7 +77,20 @@ class PodSettings:
     account: str = ACCOUNT
     node_selector: Mapping[str, str] = field(default_factory=dict)
     avoided_nodes: tuple[str, ...] = ()
+    known_pools: tuple[Pool, ...] = ()
+    pools: Mapping[str, str] = field(default_factory=dict)
     secrets: PodSecrets = field(default_factory=PodSecrets)
+
+    def place_of(self, role: str, placement: str = "any") -> PodPlace:
+        """Where the pods of a role run."""
+        pool = get_pool(self.pools.get(role, DEFAULT), self.known_pools)
+        return PodPlace(
+            node_terms(pool, self.known_pools),
+            [one.document for one in pool.tolerations],
+            pool.scheduler_name,
+            placement,
+            pool.topology_key,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +163,7 @@ def pod_settings(
     git: str = "",
     *,
     avoided_nodes: Collection[str] = (),
+    pools: Mapping[str, str] | None = None,
 ) -> PodSettings:
     """The settings and secrets as they are now. One query.
 
@@ -138,6 +172,7 @@ def pod_settings(
         uses: name of a secret -> `env` or `files`; None: the pods need none.
         git: name of the secret that `fetch` needs for the code; empty: none.
         avoided_nodes: names of nodes that are kept for others.
+        pools: role -> the name of its pool; None: they may run on any node.
     """
     catalog = get_catalog()
     secrets = _pod_secrets(tenant, uses or {}, git) if tenant else PodSecrets()
@@ -153,6 +188,8 @@ def pod_settings(
         bundle_bytes=settings.BUNDLE_MAX_BYTES,
         node_selector=settings.NODE_SELECTOR,
         avoided_nodes=tuple(avoided_nodes),
+        known_pools=() if pools is None else catalog.pools,
+        pools=pools or {},
         secrets=secrets,
     )
 

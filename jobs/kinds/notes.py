@@ -30,6 +30,7 @@ class Notes:
             empty.
         teardown_at: since when.
         teardown_reason: (code, text, next step) to show when it is down.
+        pools: role -> the pool to which it was admitted; empty: there were no pools.
         swept: whether what no watch shows has been looked for and removed.
 
     Attributes of trainings:
@@ -73,6 +74,7 @@ class Notes:
     teardown_at: datetime | None = None
     teardown_reason: tuple[str, ...] = ()
     swept: bool = False
+    pools: Mapping[str, str] = field(default_factory=dict)
 
     spent_s: int = 0
     retries_used: int = 0
@@ -104,6 +106,7 @@ class Notes:
         """What stays true when everything of an attempt is down and the next one may begin."""
         return Notes(
             event_count=self.event_count,
+            pools=self.pools,
             spent_s=self.spent_s,
             retries_used=self.retries_used,
             short_attempts=self.short_attempts,

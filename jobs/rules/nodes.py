@@ -1,9 +1,9 @@
-"""What a node takes: its pool, and what is free of it for which pods. Pure."""
+"""What a node takes of which pods, and to which pools these may go. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from jobs.rules.admission import NodeCapacity
+from jobs.rules.admission import NodeCapacity, ReplicaRequest
 from portal import pools
 from portal.pools import Pool, Taint
 
@@ -35,3 +35,20 @@ def capacity_of(
     domain = "" if pool.topology_key == pools.HOSTNAME else labels.get(pool.topology_key, "")
     is_open = takes_pods and not foreign
     return replace(node, is_open=is_open, only_gpu=only_gpu, pool=pool.name, domain=domain)
+
+
+def where_to_run(
+    asked: str | None, requests: Sequence[ReplicaRequest], known: Sequence[Pool], team: str | None
+) -> tuple[tuple[str, ...], str]:
+    """Names of the pools to try, and the one that lacks: it is gone, or no longer for this team.
+
+    Args:
+        asked: the pool that the workload names; None: any.
+        requests: whose own pools count as well.
+        team: the name of whose workload it is; None: it has no team.
+    """
+    has_gpu = any(request.each.gpu for request in requests)
+    for name in (asked, *(request.pool for request in requests)):
+        if name and not pools.candidates(name, known, team, has_gpu=has_gpu):
+            return (), name
+    return pools.candidates(asked, known, team, has_gpu=has_gpu), ""

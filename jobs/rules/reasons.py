@@ -34,6 +34,11 @@ ROWS: dict[str, tuple[str, str]] = {
     "quota_unknown": ("{text}", _WAIT),
     "nodes": ("{text}", "Starts when the nodes have enough free capacity"),
     "no_nodes": ("{text}", _WAIT),
+    "no_pool": (
+        "Waiting for its pool: there is no pool {pool}, or it is not for its team.",
+        "Submit it again with another pool, or tell your admin.",
+    ),
+    "catalog_wrong": ("Nothing starts, for {detail}.", _ADMIN),
     "queue": ("{text}", "Starts after that one; stop that one if this is more urgent"),
     "withdrawn": ("{text}", "Request less per replica if this repeats."),
     "over_quota": ("{text}", "Delete it and submit a smaller one, or ask your lead for quota."),

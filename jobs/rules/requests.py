@@ -18,6 +18,7 @@ class RoleRequest(msgspec.Struct, frozen=True):
 
     Attributes:
         command, image: what it runs, and in what; None: as the training says for all.
+        pool: where; None: as the training says for all.
     """
 
     count: int
@@ -27,6 +28,7 @@ class RoleRequest(msgspec.Struct, frozen=True):
     command: tuple[str, ...] | None = None
     image: str | None = None
     min_count: int | None = None  # fewest that go on while others are lost; None: all are needed
+    pool: str | None = None
 
 
 def parse_indexes(text: str) -> frozenset[int]:
@@ -79,6 +81,7 @@ def requests_of(
             at_once(asked),
             Amount(asked["cpu_millicores"], asked["memory_bytes"], asked["gpu_count"], 1)
             + overhead,
+            asked.get("pool") or "",
         )
         for role, asked in replicas.items()
     )

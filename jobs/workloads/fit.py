@@ -3,6 +3,7 @@
 An estimate for people: the reconciler alone admits, and it counts anew.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from django.conf import settings
@@ -11,11 +12,19 @@ from jobs.kinds.base import WorkloadKind
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Node, Workload
 from jobs.rules import reasons
-from jobs.rules.admission import RESOURCES, Amount, Fit, NodeCapacity
+from jobs.rules.admission import (
+    RESOURCES,
+    Amount,
+    Fit,
+    NodeCapacity,
+    ReplicaRequest,
+    pools_of_roles,
+)
 from jobs.rules.admission import fit as fit_amounts
-from jobs.rules.nodes import capacity_of, is_selected
+from jobs.rules.nodes import capacity_of, is_selected, where_to_run
 from jobs.rules.states import WorkloadState
 from portal.catalog import get_catalog
+from portal.pools import DEFAULT
 from tenants.models import Tenant
 
 
@@ -62,7 +71,10 @@ def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
         # What is asked of the cluster is known before the cluster has counted it.
         hard = amount(tenant.quota)
     by_weight = tenant.quota_by_weight
-    answer = fit_amounts(requests, hard, left, node_capacities(), by_weight=by_weight)
+    where, _ = _where(requests, spec, tenant)
+    answer = fit_amounts(
+        requests, hard, left, node_capacities(), by_weight=by_weight, pools=where or (DEFAULT,)
+    )
     answer = replace(answer, field=kind.request_field(answer.field))
     if tenant.closed and answer.kind != "never":
         return _closed(answer, tenant)
@@ -75,6 +87,24 @@ def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
             text=f"Fits, but is queued behind {ahead} of your workloads.",
         )
     return answer if answer.text else replace(answer, text="Fits now.")
+
+
+def likely_pools(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> dict[str, str]:
+    """Role -> the pool where it would run, as far as that is known before admission: the first to be tried."""
+    if not get_catalog().pools:
+        return {}
+    requests = kind.requests(columns_of(spec)["replicas"])
+    where, _ = _where(requests, spec, tenant)
+    known = {node.pool for node in node_capacities()}
+    chosen = next((name for name in where if name in known), DEFAULT)
+    return pools_of_roles(requests, chosen, known)
+
+
+def _where(
+    requests: Sequence[ReplicaRequest], spec: WorkloadSpec, tenant: Tenant
+) -> tuple[tuple[str, ...], str]:
+    team = tenant.team.name if tenant.team else None
+    return where_to_run(getattr(spec, "pool", None), requests, get_catalog().pools, team)
 
 
 def _closed(answer: Fit, tenant: Tenant) -> Fit:

@@ -6,6 +6,7 @@ from uuid import UUID
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Workload
+from jobs.workloads.fit import likely_pools
 from tenants.models import Tenant
 
 # Stands where a real workload has its own id: a preview must not look like one that exists.
@@ -17,4 +18,4 @@ def preview_documents(
 ) -> list[dict[str, Any]]:
     """The documents in the order in which they would be created."""
     row = Workload(pk=NO_ID, kind=kind.key, tenant=tenant, **columns_of(spec))
-    return kind.render(row, 1, None, ())
+    return kind.render(row, 1, None, (), likely_pools(kind, spec, tenant))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -30,6 +31,7 @@ from jobs.rules.admission import Amount, ReplicaRequest
 from jobs.rules.requests import requests_of
 from portal.cluster import labels
 from portal.cluster.manifests import Object, spec_hash
+from portal.pools import Pool
 from tests.manifests import HOSTILE, altered, check_restricted, shape, unsaved
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -292,3 +294,77 @@ def test_tasks_of_an_array_are_counted_by_place_and_fail_alone() -> None:
         )
         [counted] = requests_of(training.replicas)
         assert counted.count == spec["parallelism"]
+
+
+POOLS = msgspec.convert(
+    [
+        {
+            "name": "a100",
+            "node_selector": {"gpu": "a100", "zone": "b"},
+            "tolerations": [{"key": "team", "value": "vision", "effect": "NoSchedule"}],
+            "scheduler_name": "second",
+            "topology_key": "rack",
+        },
+        {"name": "t4", "node_selector": {"gpu": "t4"}},
+    ],
+    tuple[Pool, ...],
+)
+OWN = [
+    {"key": "gpu", "operator": "In", "values": ["a100"]},
+    {"key": "zone", "operator": "In", "values": ["b"]},
+]
+OTHERS = [
+    [
+        {"key": key, "operator": "NotIn", "values": [value]},
+        {"key": "gpu", "operator": "NotIn", "values": ["t4"]},
+    ]
+    for key, value in (("gpu", "a100"), ("zone", "b"))
+]
+
+
+def test_pods_go_to_the_nodes_of_their_pool_beside_each_other_or_apart() -> None:
+    pods = replace(PODS, known_pools=POOLS, pools={"worker": "a100"}, avoided_nodes=("n1",))
+    off = [{"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}]
+    found = {}
+    for placement in ("any", "pack", "spread"):
+        training = altered(TF_PS, placement=placement)
+        for document in render_training(training, attempt=1, pods=pods):
+            if template := document.get("spec", {}).get("template"):
+                role = template["metadata"]["labels"][labels.ROLE]
+                found[placement, role] = template["spec"]
+                marks = template["metadata"]["labels"]
+    workers, servers = found["any", "worker"], found["any", "ps"]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = workers["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
+    assert terms == [{"matchExpressions": OWN, "matchFields": off}]
+    terms = servers["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
+    assert terms == [{"matchExpressions": each, "matchFields": off} for each in OTHERS]
+    assert [one["key"] for one in workers["tolerations"]] == ["nvidia.com/gpu", "team"]
+    assert workers["tolerations"][1] == {
+        "key": "team",
+        "operator": "Equal",
+        "value": "vision",
+        "effect": "NoSchedule",
+    }
+    assert "tolerations" not in servers
+    assert (workers["schedulerName"], servers.get("schedulerName")) == ("second", None)
+    for role, key in (("worker", "rack"), ("ps", "kubernetes.io/hostname")):
+        packed, spread = found["pack", role], found["spread", role]
+        [near] = packed["affinity"]["podAffinity"][
+            "preferredDuringSchedulingIgnoredDuringExecution"
+        ]
+        [apart] = spread["topologySpreadConstraints"]
+        for term in (near["podAffinityTerm"], apart):
+            assert term["topologyKey"] == key
+            assert term["labelSelector"]["matchLabels"].items() <= marks.items()
+        assert apart["whenUnsatisfiable"] == "ScheduleAnyway"
+        assert not {"podAffinity"} & found["any", role]["affinity"].keys()
+    # Without pools in the catalog, and where it does not matter, nothing is said.
+    [plain] = [
+        document["spec"]["template"]["spec"]
+        for document in render_training(
+            SINGLE, attempt=1, pods=replace(PODS, pools={"worker": "a"})
+        )
+        if document["kind"] == "Job"
+    ]
+    assert not {"affinity", "tolerations", "schedulerName"} & plain.keys()

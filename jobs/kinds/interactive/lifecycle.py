@@ -4,7 +4,7 @@ A pod that dies takes it back to starting. Stopping removes everything but the v
 as a new generation when nothing of the one before is left.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
@@ -74,9 +74,9 @@ class InteractiveLifecycle(Lifecycle):
         self._show_request()
         self.wait_in_queue()
 
-    def admit(self, *, had_claim: bool = False) -> Plan:
+    def admit(self, *, had_claim: bool = False, pools: Mapping[str, str] | None = None) -> Plan:
         self._show_steps([(self.row.queued_at, ""), (self.now, "")], "", failed=False)
-        return super().admit(had_claim=had_claim)
+        return super().admit(had_claim=had_claim, pools=pools)
 
     def refuse(self, reason: Reason) -> Plan:
         self._show_request(reason.text, failed=True)

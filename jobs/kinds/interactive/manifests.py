@@ -15,6 +15,7 @@ from jobs.kinds.interactive import tokens
 from jobs.kinds.interactive.spec import GATE
 from jobs.kinds.manifests import (
     Manifest,
+    PodPlace,
     PodSettings,
     amounts,
     kube_name,
@@ -68,10 +69,14 @@ class Served:
         attempt: int,
         deadline_s: int | None,
         avoided_nodes: Collection[str],
+        pools: Mapping[str, str],
     ) -> list[Object]:
         """Of the latest start, which has one attempt and no deadline. See `WorkloadKind.render`."""
         pods = pod_settings(
-            workload.tenant, workload.spec.get("secrets"), avoided_nodes=avoided_nodes
+            workload.tenant,
+            workload.spec.get("secrets"),
+            avoided_nodes=avoided_nodes,
+            pools=pools,
         )
         documents = render_served(self, workload, pods=pods, has_tls=tokens.has_gate_tls())
         for secret in _secrets(documents):
@@ -99,6 +104,7 @@ class ServedManifest(Manifest):
     spec: Mapping[str, Any]  # what of the request is its kind's own, as the row keeps it
     shm: str
     grace_s: int
+    place: PodPlace
 
 
 def render_served(
@@ -153,6 +159,7 @@ def served_manifest(
         shm=quantity.memory_text(asked.memory_bytes // 2),
         grace_s=GRACE_S,
         pods=pods,
+        place=pods.place_of(workload.kind),
     )
 
 

@@ -1,6 +1,6 @@
 """The kind of trainings."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
@@ -38,10 +38,16 @@ def _together(row: WorkloadRow) -> int | None:
 
 
 def _render(
-    workload: Workload, attempt: int, deadline_s: int | None, avoided_nodes: Collection[str]
+    workload: Workload,
+    attempt: int,
+    deadline_s: int | None,
+    avoided_nodes: Collection[str],
+    pools: Mapping[str, str],
 ) -> list[Object]:
     spec = spec_of(workload, TrainingSpec)
-    pods = pod_settings(workload.tenant, spec.secrets, spec.git_secret, avoided_nodes=avoided_nodes)
+    pods = pod_settings(
+        workload.tenant, spec.secrets, spec.git_secret, avoided_nodes=avoided_nodes, pools=pools
+    )
     return manifests.render_training(workload, attempt=attempt, pods=pods, deadline_s=deadline_s)
 
 

@@ -9,6 +9,7 @@ What a person suspends ends as by a stop, keeps its logs, and leaves nothing in 
 is queued for the next attempt.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -87,9 +88,9 @@ class TrainingLifecycle(RecycledLifecycle):
         number, cause = self.row.attempt, attempts.cause_of(self.row)
         self.attempts[number] = AttemptRow(number, cause, admitted_at=self.now)
 
-    def admit(self, *, had_claim: bool = False) -> Plan:
+    def admit(self, *, had_claim: bool = False, pools: Mapping[str, str] | None = None) -> Plan:
         self._begin_attempt()
-        return super().admit(had_claim=had_claim)
+        return super().admit(had_claim=had_claim, pools=pools)
 
     def begin_teardown(self, goal: str, why: Reason) -> None:
         self._end_attempt(why)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.kinds.manifests import Manifest, PodSettings, amounts, kube_name, with_owner
+from jobs.kinds.manifests import Manifest, PodPlace, PodSettings, amounts, kube_name, with_owner
 from jobs.kinds.plan import Rescue
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training.spec import TrainingSpec
@@ -64,6 +64,7 @@ class RoleManifest:
     parallelism: int
     index: int | None
     replaces_lost: bool
+    place: PodPlace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +204,12 @@ def with_private(training: Workload, document: Object) -> Object:
 
 
 def _role(
-    training: Workload, spec: TrainingSpec, attempt: int, role: str, index: int | None = None
+    training: Workload,
+    spec: TrainingSpec,
+    attempt: int,
+    pods: PodSettings,
+    role: str,
+    index: int | None = None,
 ) -> RoleManifest:
     """All replicas of a role, or the one of this index."""
     asked = training.replicas[role]
@@ -225,6 +231,7 @@ def _role(
         parallelism=at_once(asked) if index is None else 1,
         index=index,
         replaces_lost=of_role.replaced_when_lost or "min_count" in asked,
+        place=pods.place_of(role, spec.placement),
     )
 
 
@@ -267,15 +274,15 @@ def render_training(
         attempt=attempt,
         labels={labels.OWNER: owner, JOB_LABEL: base, labels.ATTEMPT: str(attempt)},
         selector={JOB_LABEL: base, labels.OWNER: owner},
-        workers=_role(training, spec, attempt, deciding.name),
+        workers=_role(training, spec, attempt, pods, deciding.name),
         servers=tuple(
-            _role(training, spec, attempt, role.name, index)
+            _role(training, spec, attempt, pods, role.name, index)
             for role in topology.serving(spec.replicas)
             if role.kind is RoleKind.DEPLOYMENT
             for index in range(spec.replicas[role.name].count)
         ),
         serving_jobs=tuple(
-            _role(training, spec, attempt, role.name)
+            _role(training, spec, attempt, pods, role.name)
             for role in topology.serving(spec.replicas)
             if role.kind is RoleKind.JOB
         ),

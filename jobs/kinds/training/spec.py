@@ -73,6 +73,8 @@ class TrainingSpec(WorkloadSpec, frozen=True, kw_only=True):
     indexes: str | None = None
     run_policy: RunPolicy = RunPolicy()
     priority: str = NORMAL  # low | normal | high
+    pool: str | None = None  # of the catalog, or `default`; None: the first that has room
+    placement: str = "any"  # any | pack | spread
     # The id of a training in whose log folder it goes on, and that folder, which outlives the other one.
     continue_from: str | None = None
     log_folder: str = ""  # "": its own

@@ -5,7 +5,7 @@ Pure; the reconciler writes what follows and looks at each row again as it does.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -21,15 +21,18 @@ from jobs.rules.admission import (
     find_too_large,
     needs_text,
     placement,
+    pools_of_roles,
     total_of,
     without,
 )
 from jobs.rules.queue.decision import decide
 from jobs.rules.queue.order import dominant_share
 from jobs.rules.queue.state import (
+    ANY,
     HIGH,
     LOW,
     NORMAL,
+    NOTHING,
     UNKNOWN,
     Decided,
     NamespaceState,
@@ -49,6 +52,7 @@ from jobs.rules.queue.state import (
     total,
 )
 from jobs.rules.reasons import Reason
+from portal.pools import DEFAULT
 
 _BACKING_OFF = "withdrawn"
 
@@ -61,6 +65,9 @@ class Queued:
         lasts_s: from its admission until its room is free at the latest; None: it has no deadline.
         stops_from: until then nothing is stopped for it.
         rank: its place in its namespace's own order; equal ones go by age.
+        pools: names of those where it may run, in the order to try; empty: none is there for it now.
+        no_pool: why there is none, a sentence.
+        placement: any, pack or spread.
     """
 
     workload_id: str
@@ -74,6 +81,9 @@ class Queued:
     priority: str = "normal"
     stops_from: datetime | None = None
     rank: int = 0
+    pools: tuple[str, ...] = (DEFAULT,)
+    no_pool: str = ""
+    placement: str = ANY
 
 
 PRIORITIES = {"low": LOW, "normal": NORMAL, "high": HIGH}
@@ -131,6 +141,7 @@ class Decision:
         avoided_nodes: of what is admitted, names of the nodes that are kept for others.
         nodes: of what is admitted, what of which node it found room on.
         had_claim: of what is admitted, whether others were stopped for it.
+        pools: of what is admitted, role -> the pool where its replicas run; empty: there are no pools.
     """
 
     queued: Queued
@@ -139,6 +150,7 @@ class Decision:
     avoided_nodes: tuple[str, ...] = ()
     nodes: Mapping[str, Amount] = field(default_factory=dict)
     had_claim: bool = False
+    pools: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -207,6 +219,7 @@ def look(
     answers = _Answers(waiting, queue, decided)
     starts = {start.workload_id: start for start in decided.starts}
     claimed = {claim.workload_id for claim in waiting.claims}
+    pool_of = {node.name: node.pool for node in waiting.nodes}
     decisions = []
     for one in queue:
         start = starts.get(one.workload_id)
@@ -220,6 +233,7 @@ def look(
                     start.avoid,
                     _amounts(start),
                     one.workload_id in claimed,
+                    _pools_of(one, start, pool_of),
                 )
             )
         elif (why := decided.why.get(one.workload_id)) is not None:
@@ -242,9 +256,12 @@ def _hindered(waiting: QueueSnapshot, queue: Sequence[Queued], now: datetime) ->
 
     @cache
     def too_large(
-        requests: tuple[ReplicaRequest, ...], hard: Amount | None, by_weight: bool
+        requests: tuple[ReplicaRequest, ...],
+        hard: Amount | None,
+        by_weight: bool,
+        pools: tuple[str, ...],
     ) -> Fit | None:
-        return find_too_large(requests, hard, nodes, by_weight=by_weight)
+        return find_too_large(requests, hard, nodes, by_weight=by_weight, pools=pools)
 
     found = {}
     for one in queue:
@@ -253,7 +270,9 @@ def _hindered(waiting: QueueSnapshot, queue: Sequence[Queued], now: datetime) ->
             found[one.workload_id] = Fit("later", headroom.closed_code, headroom.closed)
         elif one.not_before is not None and int(now.timestamp()) < seconds_of(one.not_before):
             found[one.workload_id] = _backing_off(one.not_before, now)
-        elif answer := too_large(one.requests, headroom.hard, headroom.by_weight):
+        elif not one.pools:
+            found[one.workload_id] = Fit("later", "no_pool", one.no_pool)
+        elif answer := too_large(one.requests, headroom.hard, headroom.by_weight, one.pools):
             found[one.workload_id] = answer
         elif headroom.hard is None or headroom.left is None:
             text = "Waiting for the cluster to count its quota"
@@ -277,12 +296,15 @@ def _state_of(
 ) -> QueueState:
     now_s = int(now.timestamp())
     capacity = total(size_of(node.allocatable) for node in waiting.nodes)
+    known = {node.pool for node in waiting.nodes}
     queued = tuple(
         QueuedWorkload(
             workload_id=one.workload_id,
             namespace=one.tenant_id,
             queued_at_s=int(one.queued_at.timestamp()),
-            roles=tuple(RoleReplicas(asked.count, size_of(asked.each)) for asked in one.requests),
+            roles=_roles(one, known),
+            pools=one.pools or (DEFAULT,),
+            placement=one.placement,
             number=number,
             priority=PRIORITIES[one.priority],
             rank=one.rank,
@@ -306,8 +328,9 @@ def _state_of(
     nodes = tuple(
         NodeState(
             node.name,
-            "default",
+            node.pool,
             size_of(node.free),
+            domain=node.domain,
             is_open=node.is_open,
             only_gpu=node.only_gpu,
         )
@@ -325,6 +348,34 @@ def _state_of(
         claims=tuple(waiting.claims),
         pods_started=waiting.pods_started,
     )
+
+
+def _roles(one: Queued, known: Collection[str]) -> tuple[RoleReplicas, ...]:
+    """Each with the pool of its own, if it has one whichever the workload comes to."""
+    own = pools_of_roles(one.requests, "", known) if one.pools != (DEFAULT,) else {}
+    return tuple(
+        RoleReplicas(asked.count, size_of(asked.each), own.get(asked.role, asked.pool))
+        for asked in one.requests
+    )
+
+
+def _pools_of(one: Queued, start: Start, pool_of: Mapping[str, str]) -> dict[str, str]:
+    """The one choice of a pool with which its replicas add up to what it takes of each pool."""
+    if one.pools == (DEFAULT,) and not any(asked.pool for asked in one.requests):
+        return {}
+    taken: dict[str, Size] = defaultdict(lambda: NOTHING)
+    for name, size in start.nodes:
+        taken[pool_of[name]] = add(taken[pool_of[name]], size)
+    chosen: dict[str, str] = {}
+    for pool in one.pools:
+        chosen = pools_of_roles(one.requests, pool, set(pool_of.values()))
+        wanted: dict[str, Size] = defaultdict(lambda: NOTHING)
+        for asked in one.requests:
+            size = size_of(asked.each.on_node)
+            wanted[chosen[asked.role]] = add(wanted[chosen[asked.role]], size, asked.count)
+        if wanted == taken:
+            break
+    return chosen
 
 
 def _obstacle(answer: Fit | None) -> str:
@@ -375,7 +426,7 @@ class _Answers:
             for name, amount in _amounts(start).items():
                 of_nodes[name] += amount
         nodes = KnownNodes(without(waiting.nodes, of_nodes))
-        self._placement = cache(lambda requests: placement(requests, nodes))
+        self._placement = cache(lambda requests, pools: placement(requests, nodes, pools))
 
     def of(self, one: Queued, why: Why) -> Fit:
         match why.code:
@@ -387,7 +438,7 @@ class _Answers:
             case "claim":
                 text = "Waiting until work of low priority has been stopped for it, which has time to save"
                 return Fit("later", "nodes", text)
-        answer = self._placement(one.requests)
+        answer = self._placement(one.requests, one.pools)
         kept = self._reservations.get(one.workload_id)
         if kept is not None:
             # The sentence is made by a packing of its own, which may find room where the decision did not.

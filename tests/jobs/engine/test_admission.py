@@ -1,5 +1,6 @@
 """Admission on rows and a view: quota and nodes are never given twice, and waits have words."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tenants.models import Tenant
 from tests.jobs.engine.kubelet import Life
 from tests.jobs.engine.simulation import Sim
 from tests.jobs.engine.world import ROLE, TF_PS, World
+from tests.pools import set_pools
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -290,3 +292,61 @@ async def test_low_gives_its_room_and_comes_back() -> None:
     cause = await Attempt.objects.filter(workload=low.pk).order_by("number").alast()
     assert cause is not None
     assert (cause.number, cause.cause) == (2, "preempted")
+
+
+async def test_a_catalog_that_changes_under_what_waits_and_runs(
+    settings: Any, tmp_path: Path
+) -> None:
+    world = World(Sim(namespaces=("u-alice", "u-bob")))
+    a100 = {"name": "a100", "node_selector": {"gpu": "a100"}}
+    node = world.sim.store["Node", "", "node"]
+    node["metadata"]["labels"] = {"gpu": "a100"}
+    world.sim.touch(node)
+    set_pools(settings, tmp_path, a100)
+    world.sim.lives = {"worker-0": [Life("fail", 137), Life("hang")]}
+    runs = await world.submit(name="runs", replicas=needs(gpu=2), retries=1)
+    await world.rest(2)
+
+    async def terms() -> Any:
+        [root] = [one for one in (await world.row(runs)).plan if one["kind"] == "Job"]
+        affinity = root["spec"]["template"]["spec"].get("affinity", {}).get("nodeAffinity", {})
+        [found] = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).values()
+        return found
+
+    own = [{"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["a100"]}]}]
+    assert await terms() == own
+    await world.until(lambda row: row.attempt == 2 and row.state == "running", of=runs)
+    assert await terms() == own, "between two attempts it keeps its room"
+    waits = await world.submit(owner="bob", name="waits", replicas=needs(gpu=8), pool="a100")
+    await world.rest(2)
+    assert (await world.row(waits)).reason_code == "nodes"
+    for pools, code, said in (
+        (
+            [{**a100, "name": "b100"}],
+            "no_pool",
+            "there is no pool a100, or it is not for its team.",
+        ),
+        ([{**a100, "teams": ["others"]}], "no_pool", "there is no pool a100, or it is not"),
+        ([{**a100, "node_selector": {"gpu": "h100"}}], "no_nodes", "none of the pool a100 now"),
+        ([a100], "nodes", "needs 8 GPUs, 6 of 8 free"),
+    ):
+        set_pools(settings, tmp_path, *pools)
+        world.sim.touch(node)
+        await world.rest(2)
+        row = await world.row(waits)
+        assert (row.state, row.reason_code) == ("queued", code), row.reason_text
+        assert said in row.reason_text
+        assert (await world.row(runs)).state == "running"
+    good = settings.CATALOG
+    settings.CATALOG = str(tmp_path / "wrong.yaml")
+    Path(settings.CATALOG).write_text("pools: 3")
+    world.sim.touch(node)
+    await world.rest(2)
+    row = await world.row(waits)
+    assert (row.state, row.reason_code) == ("queued", "catalog_wrong")
+    assert (await world.row(runs)).state == "running"
+    settings.CATALOG = good
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    world.about = runs
+    await world.intend(desired="stop")
+    await world.until(lambda row: row.state in {"starting", "running"}, of=waits)

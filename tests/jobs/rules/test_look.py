@@ -153,3 +153,70 @@ def test_admitted_work_never_exceeds_quota_nor_nodes(jobs, cpu) -> None:
 
 def test_backoff_doubles_up_to_a_quarter_of_an_hour() -> None:
     assert [backoff_s(n) for n in (1, 2, 3, 6, 99)] == [30, 60, 120, 900, 900]
+
+
+def in_pools(*used: int, gpu: int = 4, **more) -> list:
+    """A node of 4 GPUs in each of two pools, of which so many are taken, and one without GPUs."""
+    return [
+        node(f"{name}-0", cpu=99000, gpu=gpu, used=Amount(gpu=taken), pool=name, **more)
+        for name, taken in zip(("a100", "t4"), used, strict=True)
+    ] + [node("other", cpu=99000)]
+
+
+def gpus(of: str, count: int, ends_in_s: int) -> RunningWorkload:
+    size = (count, 0, 0, 1, 0)
+    return RunningWorkload(of, "u", ((f"{of}-0", size),), size, NOW_S, NOW_S + ends_in_s)
+
+
+ANY_POOL = ("a100", "t4", "default")
+WORKER, PS = request(gpu=4), request(role="ps")
+
+
+@pytest.mark.parametrize(
+    ("requests", "pools", "used", "chosen"),
+    [
+        ([WORKER, PS], ANY_POOL, (0, 0), {"worker": "a100", "ps": "default"}),
+        ([WORKER, PS], ANY_POOL, (1, 0), {"worker": "t4", "ps": "default"}),
+        ([WORKER, PS], ("t4",), (0, 0), {"worker": "t4", "ps": "default"}),
+        ([PS], ("default", "a100"), (0, 0), {"ps": "default"}),
+        ([PS], ("t4",), (0, 0), {"ps": "t4"}),
+        ([WORKER, replace(PS, pool="a100")], ("t4",), (0, 0), {"worker": "t4", "ps": "a100"}),
+        # What of the two is whose, the sums tell.
+        (
+            [replace(WORKER, pool="a100"), replace(PS, pool="t4"), request(gpu=1, role="chief")],
+            *(ANY_POOL, (0, 2), {"worker": "a100", "ps": "t4", "chief": "t4"}),
+        ),
+        ([request(2, gpu=4)], ANY_POOL, (0, 0), None),  # never split
+        ([WORKER], ("t4",), (0, 1), None),
+        ([WORKER], (), (0, 0), None),
+    ],
+)
+def test_each_role_starts_in_one_pool(requests, pools, used, chosen) -> None:
+    one = replace(queued("a", 1), requests=tuple(requests), pools=pools, no_pool="It is gone.")
+    [found] = look(QueueSnapshot([one], EIGHT, in_pools(*used)), NOW).decisions
+    assert (found.pools if found.fit.kind == "now" else None) == chosen
+    if not pools:
+        assert (found.fit.code, found.fit.text) == ("no_pool", "It is gone.")
+    if chosen:
+        where = {name.rpartition("-")[0] or "default" for name in found.nodes}
+        assert where == set(chosen.values())
+
+
+def test_room_is_kept_in_the_pool_where_it_starts_soonest() -> None:
+    one = replace(queued("a", 1), requests=(WORKER,), pools=ANY_POOL)
+    runs = (gpus("a100", 4, 7200), gpus("t4", 4, 3600))
+    [kept] = look(QueueSnapshot([one], EIGHT, in_pools(4, 4), runs), NOW).reservations
+    assert (dict(kept.room).keys(), kept.starts_at_s) == ({"t4-0"}, NOW_S + 3600)
+    named = replace(one, pools=("a100",))
+    [kept] = look(QueueSnapshot([named], EIGHT, in_pools(4, 4), runs), NOW).reservations
+    assert (dict(kept.room).keys(), kept.starts_at_s) == ({"a100-0"}, NOW_S + 7200)
+
+
+def test_replicas_are_packed_or_spread_over_the_domains_of_their_pool() -> None:
+    nodes = [node(str(n), gpu=2, pool="a100", domain="xy"[n // 2]) for n in range(4)]
+    for placement, domains in (("pack", {"x"}), ("spread", {"x", "y"})):
+        one = replace(
+            queued("a", 1), requests=(request(3, gpu=1),), pools=("a100",), placement=placement
+        )
+        [found] = look(QueueSnapshot([one], EIGHT, nodes), NOW).decisions
+        assert {nodes[int(name)].domain for name in found.nodes} == domains

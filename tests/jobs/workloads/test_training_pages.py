@@ -112,7 +112,7 @@ def full_job(tenant: Tenant) -> Workload:
         cluster_flags=["task_index"],
         deadline_s=7200,
     )
-    job.plan = TRAINING.render(job, 2, None, ())
+    job.plan = TRAINING.render(job, 2, None, (), {})
     job.save()
     for number, cause, reason in ((1, "first", "worker-0 was killed."), (2, "retry", "")):
         Attempt.objects.create(
