@@ -44,7 +44,7 @@ _OUT = "leave it out; "
 _SAME_IMAGE = "image, of one role replicas.{role}.image"
 _SHARED = "leave it out; a training starts as a whole, in Homeport's own queue"
 _VOLUMES = "leave it out; /data and /log are in every replica, source brings the code"
-_PLACED = "leave it out; nodes are found by cpu, memory and gpu"
+_PLACED = "pool, whose nodes have labels and taints; nodes are found by cpu, memory and gpu besides"
 _PER_GPU = "replicas.worker.gpu; as many processes start in a worker as it has GPUs"
 # A field of theirs -> ours, whose name comes first. In a path * is any name or number, which is the role
 # where a row says {role}. Likewise the table of docs/training.md.

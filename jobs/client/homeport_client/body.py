@@ -68,6 +68,8 @@ FIELDS = {
     "shm": _flag("--shm", "size of /dev/shm", "SIZE"),
     "success_policy": _flag("--success-policy", "worker0 or all", "RULE"),
     "priority": _flag("--priority", "low, normal or high (normal)"),
+    "pool": _flag("--pool", "nodes to run on: a pool of your admin's"),
+    "placement": _flag("--placement", "pack or spread the replicas (any)", "HOW"),
     "restart_policy": _flag("--restart-policy", "never, on_failure or exit_code", "RULE"),
     "retries": _flag("--retries", "new attempts after a failure", "N", _COUNT),
     "deadline_s": _flag("--deadline", "at most so long: 90m, 2d", "TIME", duration_s),

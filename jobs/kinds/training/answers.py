@@ -12,7 +12,7 @@ from jobs.kinds.answers import INT64, ReasonSerializer, reason_json, stamp
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
 from jobs.kinds.training.continuing import FinishedTraining
-from jobs.kinds.training.fields import Indexes, ResourcesSerializer
+from jobs.kinds.training.fields import Indexes, PoolName, ResourcesSerializer
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.source import SourceSerializer
 from jobs.kinds.training.spec import TrainingSpec
@@ -101,7 +101,7 @@ def _answered(each: AnyField) -> AnyField:
         return serializers.BooleanField(required=False)
     if isinstance(each, FinishedTraining):
         return serializers.UUIDField(allow_null=True, read_only=True)
-    if isinstance(each, Quantity | Indexes):
+    if isinstance(each, Quantity | Indexes | PoolName):
         return serializers.CharField(allow_null=each.allow_null, read_only=True)
     return serializers.CharField(max_length=16, required=False, allow_null=each.allow_null)
 

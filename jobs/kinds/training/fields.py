@@ -26,8 +26,10 @@ from jobs.rules.topologies import (
     Topology,
     find_role_problem,
     in_role_order,
+    joined,
 )
 from portal.catalog import Catalog, get_catalog
+from portal.pools import offered
 from portal.web.fields import (
     Body,
     CpuRequest,
@@ -175,6 +177,7 @@ class ResourcesSerializer(Body):
             "command": Command(required=False),
             "image": ImageReference(required=False),
             "min": Integer(source="min_count", most=10**6, required=False, allow_null=True),
+            "pool": PoolName(required=False, allow_null=True),
         }
 
 
@@ -399,6 +402,23 @@ class AddressesName(FixedChoice):
 
     def get_default(self) -> Any:
         return _catalog(self).addresses
+
+
+@extend_schema_field(serializers.CharField(allow_null=True))
+class PoolName(Omissible):
+    """Nodes to run on: a pool of the catalog that the team may use, or `default`."""
+
+    def to_internal_value(self, data: Any) -> str:
+        team = getattr(self.context.get("tenant"), "team", None)
+        names = offered(_catalog(self).pools, team.name if team else None)
+        if data not in names:
+            there = joined(names, "and") if len(names) > 1 else f"{names[0]} alone"
+            name = str(data)[:40]
+            refuse("not_offered", f"There is no pool {name!r} for this team; there is {there}.")
+        return str(data)
+
+    def to_representation(self, value: str) -> str:
+        return value
 
 
 def _catalog(field: AnyField) -> Catalog:

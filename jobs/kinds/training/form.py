@@ -59,6 +59,7 @@ from jobs.rules.topologies import (
 )
 from portal.catalog import get_catalog
 from portal.errors import FieldError, Refused
+from portal.pools import DEFAULT, offered
 from portal.web.fields import Duration
 from portal.web.forms import AnyField, Input, Problem, blank_texts, inputs_of
 from tenants import policy
@@ -219,6 +220,7 @@ class TrainingForm(SecretsForm):
             "flag_names": placeholders.FLAGS,
             "machines": MACHINES,
             "options": OPTIONS,
+            "pools": _pool_choices(tenant),
             "topology": self.topology,
             "topologies": tuple(TOPOLOGIES.values()),
             "roles": ROLE_INPUTS,
@@ -371,6 +373,14 @@ class TrainingForm(SecretsForm):
     def _lacks_unit(self, name: str) -> bool:
         is_number = re.fullmatch(r"[-\d.]+", self.values[name])
         return isinstance(self.fields[name], Duration) and is_number is not None
+
+
+def _pool_choices(tenant: Tenant) -> list[tuple[str, str]]:
+    """Pools that the team may use with their titles; nothing where there is only one."""
+    known = get_catalog().pools
+    names = offered(known, tenant.team.name if tenant.team else None)
+    titles = {DEFAULT: _("other nodes"), **{pool.name: pool.shown_name for pool in known}}
+    return [(name, titles[name]) for name in names] if len(names) > 1 else []
 
 
 class TrainingYamlForm(TrainingForm):

@@ -34,6 +34,7 @@ PARTS = {
     "command": gettext_lazy("command"),
     "image": gettext_lazy("image"),
     "min": gettext_lazy("fewest"),
+    "pool": gettext_lazy("pool"),
 }
 # Of a blank form; what is blank there says nothing of the role.
 BLANK_ROLE = {
@@ -44,6 +45,7 @@ BLANK_ROLE = {
     "command": "",
     "image": "",
     "min": "",
+    "pool": "",
 }
 # What parts of a body have no input of their name are told at these.
 PLACES = {

@@ -18,6 +18,7 @@ from jobs.kinds.training.fields import (
     ClusterFlags,
     Command,
     Indexes,
+    PoolName,
     Readers,
     Replicas,
     SecretUses,
@@ -172,6 +173,31 @@ class TrainingSerializer(SpecSerializer):
                 "itself. High, before the rest of the team: a lead or an admin gives it."
             ),
             choices=((LOW, _("low")), (NORMAL, _("normal")), (HIGH, _("high"))),
+        ),
+    )
+    pool = PoolName(
+        label=_("Pool"),
+        **_optional(
+            "where",
+            7,
+            template="pool",
+            hint=_("On which nodes replicas with GPUs run, or all where none has any."),
+        ),
+    )
+    placement = FixedChoice(
+        ("any", "pack", "spread"),
+        label=_("Placement"),
+        default="any",
+        style=_widget(
+            "where",
+            8,
+            "pool",
+            hint=_("Where there is room for it; else replicas are placed without."),
+            choices=(
+                ("any", _("anywhere")),
+                ("pack", _("close together")),
+                ("spread", _("apart")),
+            ),
         ),
     )
     restart_policy = FixedChoice(
