@@ -9,6 +9,7 @@ from jobs import upload_views
 from jobs.fleet import urls as fleet
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
+from jobs.scheduling.views import scheduling
 from jobs.secrets import api as secrets_api
 from jobs.secrets import views as secrets_views
 from jobs.team import urls as team_pages
@@ -73,6 +74,7 @@ pages = [
     path("templates/<uuid:pk>/rename/", template_views.template_rename, name="template-rename"),
     path("templates/<uuid:pk>/delete/", template_views.template_delete, name="template-delete"),
     *fleet.pages,
+    path("admin/scheduling/", scheduling, name="scheduling"),
     *team_pages.pages,
 ]
 

@@ -52,6 +52,7 @@ INSTALLED_APPS = [
     "tenants.people",
     "jobs",
     "jobs.usage",
+    "jobs.scheduling",
 ]
 
 MIDDLEWARE = [

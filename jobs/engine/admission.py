@@ -20,17 +20,18 @@ import msgspec
 from asgiref.sync import sync_to_async
 
 from jobs.engine import manifests, queue_rows, reservations, store
-from jobs.engine.capacity import read_capacity
-from jobs.engine.rows import Change, ChangedRow, Kept, Queue
+from jobs.engine.capacity import node_capacities, read_capacity
+from jobs.engine.rows import Change, ChangedRow, Kept, Queue, TenantQueue
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import Observed, WorkloadRow
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.rules import reasons
 from jobs.rules.admission import Amount, Fit
-from jobs.rules.queue.look import Decision, Looked, QueueSnapshot, look
-from jobs.rules.queue.state import Preemption, QueueRules
+from jobs.rules.queue.look import Decision, Looked, QueueSnapshot, look, size_of
+from jobs.rules.queue.state import NamespaceState, Preemption, QueueRules, TeamState, total
 from jobs.rules.reasons import Reason
+from jobs.usage.shares import Shares
 from portal import metrics
 from portal.catalog import get_catalog
 from portal.cluster.cache import ClusterCache
@@ -50,6 +51,7 @@ _REST_MOST_S = 10.0
 # the scheduler and the kubelets take their time, too.
 RULES = QueueRules(most=10, most_pods=200)
 _PODS_FOR = timedelta(seconds=10)
+_SHARES_FOR = timedelta(minutes=1)  # so old what was held of late may be
 _ROWS_AT_ONCE = 500  # in one query
 
 
@@ -73,6 +75,8 @@ class AdmissionPass:
         # By workload, for as long as it may still lack pods: what of which node it was admitted to.
         self._planned: dict[str, Mapping[str, Amount]] = {}
         self._started: list[tuple[datetime, int]] = []  # when, and how many pods
+        self._shares = Shares()
+        self._shares_at: datetime | None = None
 
     def note(self, *, added: bool) -> None:
         """Room or the queue changed; `added` when the queue itself may have grown."""
@@ -108,18 +112,19 @@ class AdmissionPass:
             return []
         self._is_urgent = False
         now = self._clock.now()
-        aging = timedelta(seconds=RULES.aging_s)
         try:
             pools, wrong = get_catalog().pools, ""
         except ConfigurationError as error:
             pools, wrong = (), str(error)
-        read = partial(queue_rows.read_queue, now, aging, pools)
+        read = partial(queue_rows.read_queue, now, pools)
         queue, read_s = await sync_to_async(_measured)(read)
         self._is_empty = not queue.queued
         self._oldest = None
         if not queue.queued:
             self._is_wanted, self._took_s, self.looked = False, 0.0, None
             return []
+        if queue.chosen.fair_share and not wrong:
+            await self._read_shares(now)
         looked, packed_s = await self._decide(queue, now, wrong)
         self.looked = looked
         found = looked.decisions
@@ -145,6 +150,12 @@ class AdmissionPass:
         if self._is_wanted and is_due:  # the others are not kept waiting
             self._is_urgent, self._took_s = True, 0.0
         return written
+
+    async def _read_shares(self, now: datetime) -> None:
+        if self._shares_at is None or now - self._shares_at > _SHARES_FOR:
+            whole = total(size_of(node.allocatable) for node in node_capacities(self._cache))
+            self._shares = await sync_to_async(queue_rows.read_shares)(now, whole)
+            self._shares_at = now
 
     def _note_starts(
         self, decisions: Sequence[Decision], admitted: set[str], now: datetime
@@ -193,9 +204,12 @@ class AdmissionPass:
             queue.kept.claims,
             queue.recent,
             sum(pods for at, pods in self._started if at > now - _PODS_FOR),
+            *whose(queue.tenants, self._shares),
         )
+        chosen = queue.chosen
+        rules = replace(RULES, fair_share=chosen.fair_share, aging_s=chosen.aging_s)
         # Packing a long queue takes its time, and the event loop has viewers to serve.
-        found, pack_s = await asyncio.to_thread(_measured, partial(look, waiting, now, rules=RULES))
+        found, pack_s = await asyncio.to_thread(_measured, partial(look, waiting, now, rules=rules))
         return found, read_s + pack_s
 
 
@@ -203,6 +217,21 @@ def _measured(work: Callable[[], T]) -> tuple[T, float]:
     """What it gives, and the processor time that it took in seconds; other threads do not count."""
     began_s = time.thread_time()
     return work(), time.thread_time() - began_s
+
+
+def whose(
+    tenants: Sequence[TenantQueue], shares: Shares
+) -> tuple[dict[str, NamespaceState], dict[str, TeamState]]:
+    """Namespaces and teams by their ids; one without a team is a team of its own."""
+    namespaces, teams = {}, {}
+    for tenant in tenants:
+        pk, name = tenant.tenant_id, tenant.team or tenant.tenant_id
+        usage = shares.namespaces.get(UUID(pk), 0)
+        namespaces[pk] = NamespaceState(pk, name, weight=tenant.weight, usage=usage)
+        if tenant.team:
+            usage = shares.teams.get(UUID(name), 0)
+        teams[name] = TeamState(name, tenant.team_weight, usage)
+    return namespaces, teams
 
 
 # --- what is written ---

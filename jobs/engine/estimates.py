@@ -16,7 +16,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError
 
-from jobs.engine.admission import RULES, AdmissionPass
+from jobs.engine.admission import AdmissionPass
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.models import Workload
@@ -95,12 +95,12 @@ def places_of(looked: Looked, usual: Mapping[str, int], now_s: int) -> dict[UUID
         return {}
     until_s = time.thread_time() + _CPU_S
     state = replace(looked.state, now_s=max(now_s, looked.state.now_s))
-    found = estimate(state, RULES, usual, lambda: time.thread_time() < until_s)
-    sentences = explain(looked.state, looked.decided, RULES)
+    found = estimate(state, looked.rules, usual, lambda: time.thread_time() < until_s)
+    sentences = explain(looked.state, looked.decided, looked.rules)
     places: dict[UUID, KeptPlace] = {}
     counted = Counter[str]()
     namespaces = {one.workload_id: one.namespace for one in state.queued}
-    for name in line_of(looked.state, RULES):
+    for name in line_of(looked.state, looked.rules):
         if name not in sentences:  # it starts
             continue
         namespace, told = namespaces[name], found[name]

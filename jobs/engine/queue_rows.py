@@ -21,6 +21,7 @@ from jobs.rules import reasons
 from jobs.rules.admission import Amount, total_of
 from jobs.rules.nodes import where_to_run
 from jobs.rules.queue.look import Queued
+from jobs.rules.queue.state import Size
 from jobs.rules.requests import at_once, indexes_of
 from jobs.rules.states import (
     FINAL_REPLICA_STATES,
@@ -29,30 +30,40 @@ from jobs.rules.states import (
     ReplicaState,
     WorkloadState,
 )
+from jobs.scheduling.models import Scheduling
+from jobs.usage.shares import Shares, shares_at
 from portal.pools import Pool
 from tenants.models import Tenant
 
 # What has ended holds room for so long at most, but for servers that a person keeps.
 _LINGERS = timedelta(minutes=15)
+_WHOSE = (
+    *("namespace", "state", "desired", "quota_by_weight", "weight"),
+    *("team__id", "team__name", "team__weight"),
+)
 _GOING = FINAL_STATES | {WorkloadState.STOPPING}
 
 
-def read_queue(now: datetime, aging: timedelta, known: Sequence[Pool] = ()) -> Queue:
+def read_queue(now: datetime, known: Sequence[Pool] = ()) -> Queue:
     """The queue, and what has been admitted; the latter is not read for an empty queue.
 
     Args:
-        aging: after so long in the queue it matters what else of the namespace was admitted.
         known: the pools of the catalog.
     """
     columns = ("kind", "name", "replicas", "queued_at", "not_before", "stops_from", "rank")
     shown = ("reason_code", "reason_text", "reason_next_step")
-    whose = ("namespace", "state", "desired", "quota_by_weight", "team__name")
     rows = _with_policy(Workload.objects.filter(IS_QUEUED).select_related("tenant__team"))
-    found = list(rows.only(*columns, "tenant", *shown, *(f"tenant__{name}" for name in whose)))
+    whose = [f"tenant__{name}" for name in _WHOSE]
+    found = list(rows.only(*columns, "tenant", *shown, *whose))
     if not found:
         return Queue((), (), ())
+    chosen = Scheduling.load()
     tenants = {one.tenant_id: one.tenant for one in found}
-    since = now - aging
+    if chosen.fair_share:  # what the others of their teams hold counts, too
+        teams = {one.team_id for one in tenants.values()} - {None}
+        mates = Tenant.objects.filter(team__in=teams).select_related("team").only(*_WHOSE)
+        tenants |= {one.pk: one for one in mates}
+    since = now - timedelta(seconds=chosen.aging_s)  # so old ones care what else was admitted
     is_old = any(one.queued_at <= since for one in found)
     return Queue(
         queued=tuple(readable(found, partial(_in_queue, known))),
@@ -64,10 +75,14 @@ def read_queue(now: datetime, aging: timedelta, known: Sequence[Pool] = ()) -> Q
                 tenant.closed,
                 tenant.state == Tenant.State.ACTIVE,
                 tenant.quota_by_weight,
+                "" if tenant.team is None else str(tenant.team_id),
+                tenant.weight,
+                tenant.weight if tenant.team is None else tenant.team.weight,
             )
             for pk, tenant in tenants.items()
         ),
         kept=reservations.load(),
+        chosen=chosen,
         recent=_recent(since) if is_old else {},
     )
 
@@ -172,3 +187,9 @@ def _read_admitted(now: datetime) -> Iterator[Admitted]:
         )
 
     return readable(found, held)
+
+
+def read_shares(now: datetime, capacity: Size) -> Shares:
+    """What namespaces and teams held of late; what is of low priority does not count."""
+    low = Workload.objects.filter(spec__priority="low").values_list("pk", flat=True)
+    return shares_at(now, capacity, set(low))

@@ -10,6 +10,7 @@ from jobs.kinds.state import LoadedRow
 from jobs.rules.admission import Amount, ReplicaRequest
 from jobs.rules.queue.look import Queued
 from jobs.rules.queue.state import Reservation, RoomClaim
+from jobs.scheduling.models import Scheduling
 
 # What people want of a workload and of its tenant; compared only, to see whether it changed.
 Intent = tuple[str, ...]
@@ -96,13 +97,20 @@ class Admitted:
 
 @dataclass(frozen=True)
 class TenantQueue:
-    """A tenant that has something in the queue."""
+    """A tenant that has something in the queue, or whose team has.
+
+    Attributes:
+        team: its team's id; empty: it has none.
+    """
 
     tenant_id: str
     namespace: str
     closed: str
     is_active: bool
     by_weight: bool
+    team: str = ""
+    weight: int = 1
+    team_weight: int = 1
 
 
 @dataclass(frozen=True)
@@ -119,6 +127,7 @@ class Queue:
 
     Attributes:
         kept: reservations and claims of the last look.
+        chosen: the switches that admins set.
         recent: by tenant: when something was admitted in the last hours, and what that asked for.
     """
 
@@ -126,4 +135,5 @@ class Queue:
     admitted: tuple[Admitted, ...]
     tenants: tuple[TenantQueue, ...]
     kept: Kept = field(default_factory=Kept)
+    chosen: Scheduling = field(default_factory=Scheduling)
     recent: Mapping[str, Sequence[tuple[datetime, Amount]]] = field(default_factory=dict)

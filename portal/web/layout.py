@@ -56,6 +56,7 @@ NAV = [
     NavItem("namespaces", gettext_lazy("Namespaces"), "anchor", "/admin/namespaces/", show=admins),
     NavItem("people", gettext_lazy("People"), "user", "/admin/people/", admins),
     NavItem("teams", gettext_lazy("Teams"), "team", "/admin/teams/", admins),
+    NavItem("scheduling", gettext_lazy("Scheduling"), "queue", "/admin/scheduling/", admins),
     NavItem("audit", gettext_lazy("Audit trail"), "scroll", "/admin/audit/", admins),
     NavItem("health", gettext_lazy("Health"), "pulse", "/admin/health/", show=admins),
 ]

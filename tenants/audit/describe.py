@@ -51,6 +51,7 @@ KINDS: dict[str, Any] = {
     "bundle": gettext_lazy("code"),
     "doctor": gettext_lazy("result of a doctor"),
     "job": gettext_lazy("training"),
+    "scheduling": gettext_lazy("rules of the queue"),
     "team": gettext_lazy("team"),
     "template": gettext_lazy("template"),
     "tenant": gettext_lazy("namespace"),

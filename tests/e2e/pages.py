@@ -57,6 +57,7 @@ PAGES = {
     "queue-none": ("mia", "/queue/"),
     "queue-of-lead": ("lee", "/queue/"),
     "health": ("root", "/admin/health/"),
+    "scheduling": ("root", "/admin/scheduling/"),
     "lead": ("lee", "/team/?team={lead-team}"),
     "lead-other": ("lee", "/team/?show=waiting"),
     "lead-stop": ("lee", "/team/stop/{lead-job}/"),

@@ -32,6 +32,7 @@ LANDED = {
     "jobs/migrations/0018_node_reservations.py": "89357df049b8ec447b9e389f8ddd2e1ed26970b6a86181d7c0ac5a72830df93a",
     "jobs/migrations/0019_preemption.py": "f74ad61957bcabf0acee6c9e8013ec2666f332b1199f89178d1f3ba851eef9e3",
     "jobs/migrations/0020_queue_places.py": "e67c9e97afeb42e6e16be15eadc5987fc121d605070eb28d9fe5750379657654",
+    "jobs/scheduling/migrations/0001_initial.py": "4a4a8c459e7189f87e4b84d5fef906dfa9b401532998a54f02a46aa44d476dd3",
     "jobs/usage/migrations/0001_from_jobs.py": "77805004d00d4cd1c9559d2afd21b13a245517f50b4fc5878c9bb0b39d3eb904",
     "jobs/usage/migrations/0002_any_kind.py": "f4bc5bdb1c6a27931caee9bac349c0c0caf0742b7edf759bc238f7dc8d7e68e2",
     "jobs/usage/migrations/0003_utilisation.py": "19e964329677ab260ac52c35972b63fd9cde75cf2c506e2d60186e3bdb3c876c",

@@ -132,9 +132,9 @@ def _ask(process: subprocess.Popen[str], told: Any) -> Any:
 READ = f"""
 import django, pickle
 django.setup()
-from datetime import datetime, timedelta
+from datetime import datetime
 from jobs.engine.queue_rows import read_queue
-queue = read_queue(datetime.fromisoformat("{NOW.isoformat()}"), timedelta(hours=6))
+queue = read_queue(datetime.fromisoformat("{NOW.isoformat()}"))
 print(pickle.dumps(queue.queued).hex())
 """
 

@@ -47,6 +47,7 @@ from jobs.rules.queue.state import (
     RunningWorkload,
     Size,
     Start,
+    TeamState,
     Why,
     add,
     total,
@@ -115,6 +116,7 @@ class QueueSnapshot:
         reservations, claims: those of the last look.
         admitted: by tenant: when something was admitted in the last hours, and what that asked for.
         pods_started: in the last ten seconds.
+        namespaces, teams: by tenant, and by name: weights and what they held of late.
     """
 
     queue: Sequence[Queued]
@@ -125,6 +127,8 @@ class QueueSnapshot:
     claims: Sequence[RoomClaim] = ()
     admitted: Mapping[str, Sequence[tuple[datetime, Amount]]] = field(default_factory=dict)
     pods_started: int = 0
+    namespaces: Mapping[str, NamespaceState] = field(default_factory=dict)
+    teams: Mapping[str, TeamState] = field(default_factory=dict)
 
     def held_by_low(self, tenant_id: str) -> Size:
         """What of a namespace's quota its work of low priority holds."""
@@ -162,7 +166,7 @@ class Looked:
         preemptions: who is stopped from now on, and for whom: ids.
         reservations, claims: all that hold from now on.
         look_at: time alone changes something then; None: nothing does.
-        state, decided: what the decision was given, and what it gave; None: none was made.
+        state, rules, decided: what the decision was given, and what it gave; None: none was made.
     """
 
     decisions: Sequence[Decision]
@@ -172,6 +176,7 @@ class Looked:
     look_at: datetime | None
     state: QueueState | None = None
     decided: Decided | None = None
+    rules: QueueRules = QueueRules()  # noqa: RUF009 (frozen)
 
 
 def size_of(amount: Amount) -> Size:
@@ -246,6 +251,7 @@ def look(
         time_of(decided.look_at_s),
         state,
         decided,
+        rules,
     )
 
 
@@ -317,7 +323,7 @@ def _state_of(
     )
     namespaces = {
         tenant_id: _namespace(
-            tenant_id,
+            waiting.namespaces.get(tenant_id, NamespaceState(tenant_id, tenant_id)),
             headroom,
             waiting.held_by_low(tenant_id),
             waiting.admitted.get(tenant_id, ()),
@@ -343,7 +349,7 @@ def _state_of(
         running=tuple(waiting.running),
         queued=queued,
         namespaces=namespaces,
-        teams={},
+        teams=dict(waiting.teams),
         reservations=tuple(waiting.reservations),
         claims=tuple(waiting.claims),
         pods_started=waiting.pods_started,
@@ -384,14 +390,13 @@ def _obstacle(answer: Fit | None) -> str:
 
 
 def _namespace(
-    tenant_id: str,
+    found: NamespaceState,
     headroom: QuotaHeadroom,
     held_by_low: Size,
     admitted: Sequence[tuple[datetime, Amount]],
     capacity: Size,
 ) -> NamespaceState:
     hard, left = headroom.hard, headroom.left
-    found = NamespaceState(tenant_id, tenant_id)
     if hard is not None and left is not None:
         without_low = add(size_of(left), held_by_low)
         found = replace(

@@ -184,7 +184,7 @@ def test_what_is_taken_down_for_good_or_for_the_queue_holds_no_room(
     make_job(tenant, **rows)
     make_service(tenant, **rows, observed_generation=1)
     make_service(tenant, observed_generation=1)  # without a queue nobody asks
-    admitted = read_queue(now(), timedelta(hours=6)).admitted
+    admitted = read_queue(now()).admitted
     assert [bool(one.requests) for one in admitted] == [is_held, is_held]
 
 
@@ -193,10 +193,7 @@ def test_between_two_attempts_all_room_is_held(tenant: Tenant) -> None:
     for state in ("restarting", "running"):
         job = make_job(tenant, name=state, state=state, notes={"teardown": "retry"})
         Replica.objects.create(workload=job, role="worker", index=0, attempt=1, state="succeeded")
-    outstanding = {
-        str(one.workload_id): dict(one.ended)
-        for one in read_queue(now(), timedelta(hours=6)).admitted
-    }
+    outstanding = {str(one.workload_id): dict(one.ended) for one in read_queue(now()).admitted}
     names = {str(job.pk): job.name for job in Workload.objects.all()}
     assert {names[pk]: ended for pk, ended in outstanding.items()} == {
         "restarting": {},

@@ -76,7 +76,7 @@ def test_what_is_asked_for_is_what_admission_reads(
         changes.get("pool"),
         changes.get("placement", "any"),
     )
-    [queued] = read_queue(job.queued_at, job.queued_at - job.queued_at, get_catalog().pools).queued
+    [queued] = read_queue(job.queued_at, get_catalog().pools).queued
     assert (queued.pools, queued.placement) == (pools, told["placement"])
     [request] = queued.requests
     assert request.pool == (told["resources"]["worker"].get("pool") or "")
@@ -139,6 +139,6 @@ def test_of_a_pool_that_is_taken_from_its_team_nothing_more_is_admitted(
     job = make_job(alice, state="queued", pool="t4")
     for pools, code in (([T4], ""), ([{**T4, "teams": ["others"]}], "t4"), ([], "t4")):
         set_pools(settings, tmp_path, *pools)
-        [one] = read_queue(job.queued_at, job.queued_at - job.queued_at, get_catalog().pools).queued
+        [one] = read_queue(job.queued_at, get_catalog().pools).queued
         assert bool(one.no_pool) == bool(code)
         assert bool(one.pools) != bool(code)

@@ -1,7 +1,5 @@
 """Priority and own order: who may give which, in which state, and what the queue is told of it."""
 
-from datetime import timedelta
-
 import pytest
 from django.test import Client
 from django.utils import timezone
@@ -52,7 +50,7 @@ def test_the_queue_is_told_of_priority_and_own_order(alice: Tenant, client: Clie
     for job, to in ((jobs[1], "front"), (jobs[2], "front"), (jobs[0], "back")):
         client.post(f"/api/v1/jobs/{job.pk}/order/", {"to": to}, "application/json")
     give(client, jobs[0], "low")
-    queued = read_queue(timezone.now(), timedelta(hours=6)).queued
+    queued = read_queue(timezone.now()).queued
     ranked = sorted(queued, key=lambda one: one.rank)
     assert [one.name for one in ranked] == ["third", "second", "first"]
     assert [one.priority for one in ranked] == ["normal", "normal", "low"]

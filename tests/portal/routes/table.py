@@ -193,6 +193,7 @@ TABLE: dict[str, Rule] = {
     **_each(("lead-team", "lead-fragment", "lead-hours"), _leads("GET", slug="holdings")),
     "lead-stop": _form(STOPS),
     # --- admins ---
+    "scheduling": _admins("GET", "POST"),
     **_each(("health", "people", "audit", "audit-csv", "namespaces"), _admins("GET")),
     "namespace-new": _admins("GET", "POST"),
     "namespace": _admins("GET"),

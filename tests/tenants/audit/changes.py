@@ -205,6 +205,9 @@ CHANGES: dict[tuple[str, str], Change] = {
     ),
     ("person-reset", "POST"): Change("reset", "root"),
     ("teams", "POST"): Change("create", "root", _names("new")),
+    ("scheduling", "POST"): Change(
+        "change", "root", lambda world: {"fair_share": "on", "aging_s": "3h"}
+    ),
     ("team-admin", "POST"): Change("change", "root", _names()),
     ("team-member-add", "POST"): Change("change", "root", lambda world: {"username": "bob"}),
     ("team-member-remove", "POST"): Change("change", "root", lambda world: {"username": "alice"}),

@@ -1,0 +1,1 @@
+"""How the installation's queue is ruled: the switches that admins set."""

@@ -1,0 +1,99 @@
+"""The admin's page of the queue's switches: each with what it does at the moment, in a sentence."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpResponseBase
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+from django.views.decorators.http import require_http_methods
+
+from jobs.models import NodeReservation, Workload
+from jobs.scheduling import actions
+from jobs.scheduling.models import HOUR_S, Scheduling
+from portal import quantity
+from portal.catalog import get_catalog
+from portal.web.fields import Body, Duration, FixedChoice
+from portal.web.forms import SpecForm
+from portal.web.request import PageRequest, admins_only
+from portal.web.rest import read
+from tenants.models import Team, Tenant
+
+ON, OFF = "on", "off"
+
+
+class SchedulingBody(Body):
+    """The switches as they are typed."""
+
+    fair_share = FixedChoice((ON, OFF), label=gettext_lazy("Fair share"))
+    aging_s = Duration(least=HOUR_S, most=90 * 24 * HOUR_S, label=gettext_lazy("Goes first after"))
+
+
+def _form(chosen: Scheduling, posted: Mapping[str, Any] | None = None) -> SpecForm:
+    texts = {
+        "fair_share": ON if chosen.fair_share else OFF,
+        "aging_s": quantity.duration_text(chosen.aging_s),
+    }
+    return SpecForm(SchedulingBody().fields, posted, shown=None if posted else texts)
+
+
+def _effects(chosen: Scheduling) -> dict[str, str]:
+    """What each switch does now."""
+    queued = Workload.objects.queued()
+    aged = queued.filter(queued_at__lte=timezone.now() - timedelta(seconds=chosen.aging_s)).count()
+    kept = NodeReservation.objects.count()
+    by_weight = Tenant.objects.filter(quota_by_weight=True).existing().count()
+    teams = Team.objects.exclude(weight=1).count()
+    names = ", ".join(pool.title or pool.name for pool in get_catalog().pools)
+    if chosen.fair_share:
+        fair = _("Whoever held the least of late, divided by their weight, goes first.")
+    else:
+        fair = _("The oldest in the cluster goes first, whatever its team held of late.")
+    weights = ngettext(
+        "%(num)s namespace has its quota by weight.",
+        "%(num)s namespaces have their quota by weight.",
+        by_weight,
+    )
+    others = ngettext(
+        "%(num)s team has another weight than 1.",
+        "%(num)s teams have another weight than 1.",
+        teams,
+    )
+    waits = ngettext(
+        "%(num)s in the queue has waited as long.",
+        "%(num)s in the queue have waited as long.",
+        aged,
+    )
+    nodes = ngettext(
+        "Nodes are kept for %(num)s that lacks only nodes.",
+        "Nodes are kept for %(num)s that lack only nodes.",
+        kept,
+    )
+    return {
+        "fair_share": fair,
+        "aging_s": f"{waits % {'num': aged}} {nodes % {'num': kept}}",
+        "weights": f"{weights % {'num': by_weight}} {others % {'num': teams}}",
+        "pools": names or _("All nodes are one pool."),
+    }
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def scheduling(request: PageRequest) -> HttpResponseBase:
+    chosen, form = Scheduling.load(), None
+    if request.method == "POST":
+        form = _form(chosen, request.POST)
+        asked = form.attempt(lambda: read(SchedulingBody(data=form.values)))
+        if asked is not None:
+            asked = {**asked, "fair_share": asked["fair_share"] == ON}
+            actions.change(by=request.user, changes=asked)
+            messages.success(request, _("Saved. The next look at the queue follows it."))
+            return redirect("scheduling")
+    limits = {"queued": settings.MAX_QUEUED, "submits": settings.SUBMITS_PER_MINUTE}
+    context = {"form": form or _form(chosen), "effects": _effects(chosen), "limits": limits}
+    return render(request, "fleet/scheduling.html", context, status=400 if form else 200)
