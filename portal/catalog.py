@@ -141,6 +141,7 @@ class Catalog(CatalogPart, frozen=True, kw_only=True):
     run_as_gid: Count
     addresses: Literal["names", "ip"] = "names"
     pools: tuple[Pool, ...] = ()
+    borrowing: Literal["none", "team", "cluster"] = "none"
 
     def __post_init__(self) -> None:
         pools.check(self.pools)
@@ -198,3 +199,11 @@ def get_catalog() -> Catalog:
     """
     path = settings.CATALOG
     return _load(path, Path(path).stat().st_mtime_ns)
+
+
+def borrowing() -> str:
+    """`none`, `team` or `cluster`, and `none` while the file cannot be used: pages have to say that, and not fail."""
+    try:
+        return get_catalog().borrowing
+    except ConfigurationError:
+        return "none"

@@ -14,6 +14,7 @@ from django.conf import settings
 from portal import quantity
 from portal.cluster import manifests, resources
 from portal.errors import ConfigurationError
+from tenants.borrowing import borrowed
 from tenants.models import Tenant
 from tenants.record import record_text
 
@@ -149,11 +150,12 @@ def quota_hard(tenant: Tenant, *, quota_closed: bool = False) -> dict[str, str]:
 
 
 def _full_quota(tenant: Tenant) -> dict[str, str]:
+    beyond = borrowed(tenant)
     return {
-        "pods": str(tenant.quota_pods),
-        "requests.cpu": quantity.cpu_text(tenant.quota_cpu_millicores),
-        "requests.memory": quantity.memory_text(tenant.quota_memory_bytes),
-        f"requests.{resources.GPU}": str(tenant.quota_gpu_count),
+        "pods": str(tenant.quota_pods + beyond["pods"]),
+        "requests.cpu": quantity.cpu_text(tenant.quota_cpu_millicores + beyond["cpu"]),
+        "requests.memory": quantity.memory_text(tenant.quota_memory_bytes + beyond["memory"]),
+        f"requests.{resources.GPU}": str(tenant.quota_gpu_count + beyond["gpu"]),
         "requests.storage": quantity.memory_text(
             tenant.data_volume_bytes + tenant.log_volume_bytes
         ),

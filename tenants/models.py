@@ -14,6 +14,7 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from portal.catalog import borrowing
 from portal.errors import Refused
 from tenants import policy
 
@@ -277,8 +278,18 @@ class Tenant(models.Model):
     @property
     def counted_hard(self) -> dict[str, int]:
         """The quota as the cluster counts it; empty before it has, and while the tenant is closed,
-        when the cluster's is down and says nothing of what the tenant may hold once it is open."""
-        return {} if self.closed else dict(self.observed_hard)
+        when the cluster's is down and says nothing of what the tenant may hold once it is open.
+
+        What work of low priority may borrow beyond it is not the quota's."""
+        if self.closed:
+            return {}
+        if borrowing() == "none":
+            return dict(self.observed_hard)
+        asked = self.quota
+        return {
+            kind: min(amount, asked.get(kind, amount))
+            for kind, amount in self.observed_hard.items()
+        }
 
     @property
     def quota(self) -> dict[str, int]:

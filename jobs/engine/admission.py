@@ -9,6 +9,7 @@ person's stop or delete, for which each row is looked at again as it is written.
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -28,7 +29,7 @@ from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.rules import reasons
 from jobs.rules.admission import Amount, Fit
-from jobs.rules.queue.look import Decision, Looked, QueueSnapshot, look, size_of
+from jobs.rules.queue.look import Decision, Looked, QueueSnapshot, QuotaHeadroom, look, size_of
 from jobs.rules.queue.state import NamespaceState, Preemption, QueueRules, TeamState, total
 from jobs.rules.reasons import Reason
 from jobs.usage.shares import Shares
@@ -204,7 +205,7 @@ class AdmissionPass:
             queue.kept.claims,
             queue.recent,
             sum(pods for at, pods in self._started if at > now - _PODS_FOR),
-            *whose(queue.tenants, self._shares),
+            *whose(queue.tenants, self._shares, capacity.tenants),
         )
         chosen = queue.chosen
         rules = replace(RULES, fair_share=chosen.fair_share, aging_s=chosen.aging_s)
@@ -220,17 +221,24 @@ def _measured(work: Callable[[], T]) -> tuple[T, float]:
 
 
 def whose(
-    tenants: Sequence[TenantQueue], shares: Shares
+    tenants: Sequence[TenantQueue], shares: Shares, headrooms: Mapping[str, QuotaHeadroom]
 ) -> tuple[dict[str, NamespaceState], dict[str, TeamState]]:
     """Namespaces and teams by their ids; one without a team is a team of its own."""
     namespaces, teams = {}, {}
+    held: dict[str, Amount] = defaultdict(Amount)
     for tenant in tenants:
         pk, name = tenant.tenant_id, tenant.team or tenant.tenant_id
         usage = shares.namespaces.get(UUID(pk), 0)
         namespaces[pk] = NamespaceState(pk, name, weight=tenant.weight, usage=usage)
         if tenant.team:
             usage = shares.teams.get(UUID(name), 0)
-        teams[name] = TeamState(name, tenant.team_weight, usage)
+        headroom = headrooms.get(pk)
+        if headroom is not None and headroom.hard is not None and headroom.left is not None:
+            held[name] += headroom.hard - headroom.left
+        team = TeamState(name, tenant.team_weight, usage)
+        if tenant.budget is not None:
+            team = replace(team, low_left=size_of(tenant.budget - held[name]))
+        teams[name] = team  # the last of its members has all that they hold
     return namespaces, teams
 
 

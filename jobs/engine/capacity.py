@@ -9,6 +9,7 @@ from django.conf import settings
 from jobs.engine.rows import Admitted, Queue, TenantQueue
 from jobs.rules import reasons
 from jobs.rules.admission import (
+    NO_LIMIT,
     RESOURCES,
     Amount,
     NodeCapacity,
@@ -27,8 +28,6 @@ from portal.cluster.cache import ClusterCache
 from portal.cluster.resources import Resources
 from tenants.manifests import QUOTA, observed
 
-# A quota that does not name a resource does not limit it.
-_UNLIMITED = 2**62
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -133,12 +132,16 @@ def _quota_headroom(cache: ClusterCache, tenant: TenantQueue, invisible: Amount)
     used = _amount(observed(quota.status.used))
     # A pod may be in the cache before the quota's count of it, or the other way round.
     seen = _held_in(cache, tenant.namespace)
-    left = hard - used.largest(seen) - invisible
-    return QuotaHeadroom(hard, left, by_weight=tenant.by_weight)
+    held = used.largest(seen) + invisible
+    if tenant.quota is None:
+        return QuotaHeadroom(hard, hard - held, by_weight=tenant.by_weight)
+    own = hard.smallest(tenant.quota)
+    return QuotaHeadroom(own, own - held, by_weight=tenant.by_weight, low_left=hard - held)
 
 
 def _limits(counted: Mapping[str, int]) -> Amount:
-    return Amount(**{resource: counted.get(resource, _UNLIMITED) for resource in RESOURCES})
+    # A quota that does not name a resource does not limit it.
+    return Amount(**{resource: counted.get(resource, NO_LIMIT) for resource in RESOURCES})
 
 
 def _amount(counted: Mapping[str, int]) -> Amount:

@@ -18,7 +18,7 @@ from jobs.kinds import notes
 from jobs.kinds.registry import KINDS
 from jobs.models import WITH_WORK, Replica, Workload
 from jobs.rules import reasons
-from jobs.rules.admission import Amount, total_of
+from jobs.rules.admission import NO_LIMIT, RESOURCES, Amount, total_of
 from jobs.rules.nodes import where_to_run
 from jobs.rules.queue.look import Queued
 from jobs.rules.queue.state import Size
@@ -32,14 +32,18 @@ from jobs.rules.states import (
 )
 from jobs.scheduling.models import Scheduling
 from jobs.usage.shares import Shares, shares_at
+from portal.catalog import borrowing
 from portal.pools import Pool
-from tenants.models import Tenant
+from tenants.borrowing import may_borrow
+from tenants.models import BUDGET_COLUMNS, QUOTA_COLUMNS, Tenant
 
 # What has ended holds room for so long at most, but for servers that a person keeps.
 _LINGERS = timedelta(minutes=15)
 _WHOSE = (
     *("namespace", "state", "desired", "quota_by_weight", "weight"),
+    *QUOTA_COLUMNS.values(),
     *("team__id", "team__name", "team__weight"),
+    *(f"team__{name}" for name in BUDGET_COLUMNS.values()),
 )
 _GOING = FINAL_STATES | {WorkloadState.STOPPING}
 
@@ -59,7 +63,9 @@ def read_queue(now: datetime, known: Sequence[Pool] = ()) -> Queue:
         return Queue((), (), ())
     chosen = Scheduling.load()
     tenants = {one.tenant_id: one.tenant for one in found}
-    if chosen.fair_share:  # what the others of their teams hold counts, too
+    if (
+        chosen.fair_share or borrowing() == "team"
+    ):  # what the others of their teams hold counts, too
         teams = {one.team_id for one in tenants.values()} - {None}
         mates = Tenant.objects.filter(team__in=teams).select_related("team").only(*_WHOSE)
         tenants |= {one.pk: one for one in mates}
@@ -68,22 +74,31 @@ def read_queue(now: datetime, known: Sequence[Pool] = ()) -> Queue:
     return Queue(
         queued=tuple(readable(found, partial(_in_queue, known))),
         admitted=tuple(_read_admitted(now)),
-        tenants=tuple(
-            TenantQueue(
-                str(pk),
-                tenant.namespace,
-                tenant.closed,
-                tenant.state == Tenant.State.ACTIVE,
-                tenant.quota_by_weight,
-                "" if tenant.team is None else str(tenant.team_id),
-                tenant.weight,
-                tenant.weight if tenant.team is None else tenant.team.weight,
-            )
-            for pk, tenant in tenants.items()
-        ),
+        tenants=tuple(map(_tenant, tenants.values())),
         kept=reservations.load(),
         chosen=chosen,
         recent=_recent(since) if is_old else {},
+    )
+
+
+def _tenant(tenant: Tenant) -> TenantQueue:
+    quota = budget = None
+    if may_borrow(tenant):
+        quota = Amount(**tenant.quota)
+        if borrowing() == "team" and tenant.team is not None:
+            limits = {kind: most for kind, most in tenant.team.budget.items() if most is not None}
+            budget = Amount(**{**dict.fromkeys(RESOURCES, NO_LIMIT), **limits})
+    return TenantQueue(
+        str(tenant.pk),
+        tenant.namespace,
+        tenant.closed,
+        tenant.state == Tenant.State.ACTIVE,
+        tenant.quota_by_weight,
+        "" if tenant.team is None else str(tenant.team_id),
+        tenant.weight,
+        tenant.weight if tenant.team is None else tenant.team.weight,
+        quota,
+        budget,
     )
 
 

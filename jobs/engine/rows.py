@@ -101,6 +101,9 @@ class TenantQueue:
 
     Attributes:
         team: its team's id; empty: it has none.
+        quota: where the cluster's quota is larger by what `low` may borrow, what the others may hold;
+            else None.
+        budget: what all members of its team may hold together, with what they borrow; None: no limit.
     """
 
     tenant_id: str
@@ -111,6 +114,8 @@ class TenantQueue:
     team: str = ""
     weight: int = 1
     team_weight: int = 1
+    quota: Amount | None = None
+    budget: Amount | None = None
 
 
 @dataclass(frozen=True)

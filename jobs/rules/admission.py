@@ -17,6 +17,7 @@ from portal.pools import DEFAULT
 # The scarcest first: in this order they are named.
 RESOURCES = ("gpu", "cpu", "memory", "pods", "nodeports")
 # Of a quota: what can be a part of the cluster by weight; the others are always fixed.
+NO_LIMIT = 2**62  # of what is not limited
 BY_WEIGHT = frozenset({"gpu", "cpu", "memory"})
 _FIELDS = {"cpu": "cpu", "memory": "memory", "gpu": "gpu", "pods": "count", "nodeports": "count"}
 
@@ -73,6 +74,10 @@ class Amount:
         What is not wanted at all never lacks, however far over quota it is.
         """
         return [r for r in RESOURCES if wanted.get(r) > max(0, self.get(r)) and wanted.get(r) > 0]
+
+    def smallest(self, other: "Amount") -> "Amount":
+        """The smaller of both, resource by resource."""
+        return Amount(**{r: min(self.get(r), other.get(r)) for r in RESOURCES})
 
     def largest(self, other: "Amount") -> "Amount":
         """The larger of both, resource by resource."""

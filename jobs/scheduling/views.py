@@ -75,6 +75,11 @@ def _effects(chosen: Scheduling) -> dict[str, str]:
         kept,
     )
     return {
+        "borrowing": {
+            "none": _("Work of low priority stays within its namespace's quota."),
+            "team": _("Work of low priority may use what its team's budget still has."),
+            "cluster": _("Work of low priority may use whatever is free in the cluster."),
+        }[get_catalog().borrowing],
         "fair_share": fair,
         "aging_s": f"{waits % {'num': aged}} {nodes % {'num': kept}}",
         "weights": f"{weights % {'num': by_weight}} {others % {'num': teams}}",

@@ -10,9 +10,11 @@ from django.conf import settings
 
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.spec import WorkloadSpec, columns_of
+from jobs.kinds.training.spec import LOW
 from jobs.models import Node, Workload
 from jobs.rules import reasons
 from jobs.rules.admission import (
+    NO_LIMIT,
     RESOURCES,
     Amount,
     Fit,
@@ -25,6 +27,7 @@ from jobs.rules.nodes import capacity_of, is_selected, where_to_run
 from jobs.rules.states import WorkloadState
 from portal.catalog import get_catalog
 from portal.pools import DEFAULT
+from tenants.borrowing import may_borrow
 from tenants.models import Tenant
 
 
@@ -70,6 +73,8 @@ def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
     if hard is None:
         # What is asked of the cluster is known before the cluster has counted it.
         hard = amount(tenant.quota)
+    if getattr(spec, "priority", "") == LOW and may_borrow(tenant):
+        hard = left = Amount(**dict.fromkeys(RESOURCES, NO_LIMIT))
     by_weight = tenant.quota_by_weight
     where, _ = _where(requests, spec, tenant)
     answer = fit_amounts(

@@ -96,6 +96,7 @@ class QuotaHeadroom:
 
     Attributes:
         by_weight: it is a part of the cluster by weight, which may grow again.
+        low_left: what is left for work of low priority, which may borrow; None: it may not.
     """
 
     hard: Amount | None
@@ -103,6 +104,7 @@ class QuotaHeadroom:
     closed: str = ""
     closed_code: str = ""
     by_weight: bool = False
+    low_left: Amount | None = None
 
 
 @dataclass(frozen=True)
@@ -278,12 +280,18 @@ def _hindered(waiting: QueueSnapshot, queue: Sequence[Queued], now: datetime) ->
             found[one.workload_id] = _backing_off(one.not_before, now)
         elif not one.pools:
             found[one.workload_id] = Fit("later", "no_pool", one.no_pool)
-        elif answer := too_large(one.requests, headroom.hard, headroom.by_weight, one.pools):
+        elif answer := too_large(one.requests, _most(one, headroom), headroom.by_weight, one.pools):
             found[one.workload_id] = answer
         elif headroom.hard is None or headroom.left is None:
             text = "Waiting for the cluster to count its quota"
             found[one.workload_id] = Fit("later", "quota_unknown", text)
     return found
+
+
+def _most(one: Queued, headroom: QuotaHeadroom) -> Amount | None:
+    """What it may ask for at the most; None: nobody has said, or it is no matter of quota."""
+    is_borrowing = one.priority == "low" and headroom.low_left is not None
+    return None if is_borrowing else headroom.hard
 
 
 def _backing_off(not_before: datetime, now: datetime) -> Fit:
@@ -403,7 +411,7 @@ def _namespace(
             found,
             hard=size_of(hard),
             left=without_low,
-            low_left=size_of(left),
+            low_left=size_of(left if headroom.low_left is None else headroom.low_left),
             held=add(size_of(hard), without_low, -1),
         )
     return replace(
@@ -457,6 +465,9 @@ class _Answers:
 
     def _of_quota(self, one: Queued) -> Fit:
         headroom = self._tenants[one.tenant_id]
+        if one.priority == "low" and headroom.low_left is not None:
+            text = "Waiting for quota: its team has as much as low priority may borrow"
+            return Fit("later", "quota", text)
         assert headroom.hard is not None
         assert headroom.left is not None
         left, wanted = headroom.left - self._taken[one.tenant_id], total_of(one.requests)

@@ -10,7 +10,7 @@ from tenants.models import Tenant
 from tests.jobs.engine.kubelet import Life
 from tests.jobs.engine.simulation import Sim
 from tests.jobs.engine.world import ROLE, TF_PS, World
-from tests.pools import set_pools
+from tests.pools import set_catalog, set_pools
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -350,3 +350,26 @@ async def test_a_catalog_that_changes_under_what_waits_and_runs(
     world.about = runs
     await world.intend(desired="stop")
     await world.until(lambda row: row.state in {"starting", "running"}, of=waits)
+
+
+async def test_low_borrows_beyond_the_quota_and_gives_it_back(
+    settings: Any, tmp_path: Path
+) -> None:
+    set_catalog(settings, tmp_path, borrowing="cluster")
+    world = World(Sim(namespaces=("u-alice", "u-bob")))
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    own = await world.submit(name="own", replicas=needs(gpu=2))
+    await Tenant.objects.aupdate(quota_gpu_count=4)
+    await world.until(lambda row: row.state == "running", of=own)
+    more = await world.submit(name="more", replicas=needs(gpu=4))
+    low = await world.submit(name="low", replicas=needs(gpu=6), priority="low")
+    await world.until(lambda row: row.state == "running", of=low)
+    waits = await world.row(more)
+    assert (waits.state, waits.reason_text) == (
+        "queued",
+        "Waiting for quota: needs 4 GPUs, 2 of 4 free",
+    )
+    back = await world.submit(owner="bob", name="back", replicas=needs(gpu=2))
+    await world.until(lambda row: row.state == "running", of=back, seconds=5)
+    assert (await world.row(low)).state == "queued"
+    assert (await world.row(own)).state == "running"

@@ -64,7 +64,7 @@ def test_a_look_is_told_of_all_members_of_a_team(alice: Tenant) -> None:
     make_interval(carol, now - 24 * HOUR, gpu_count=4)
     queue = read_queue(now)
     assert {one.tenant_id for one in queue.tenants} == {str(alice.pk), str(bob.pk)}
-    namespaces, teams = whose(queue.tenants, read_shares(now, (8, 8000, 2**40, 100, 100)))
+    namespaces, teams = whose(queue.tenants, read_shares(now, (8, 8000, 2**40, 100, 100)), {})
     mine = namespaces[str(alice.pk)]
     assert (mine.team, mine.weight, mine.usage) == (str(team.pk), 2, 0)
     assert namespaces[str(bob.pk)].usage == teams[str(team.pk)].usage > 0
