@@ -45,6 +45,7 @@ def _pages(kind: WorkloadKind) -> Iterator[URLPattern]:
         yield page(f"{one}suspend/", views.suspend, f"{key}-suspend")
         yield page(f"{one}priority/", views.prioritize, f"{key}-priority")
         yield page(f"{one}order/", views.reorder, f"{key}-order")
+        yield page(f"{one}deadline/", views.extend, f"{key}-deadline")
         yield page(f"{one}resume/", views.resume, f"{key}-resume")
         yield page(f"{all_of_it}prune/", views.prune, f"{key}s-prune")
         yield page(f"{one}export/", views.export, f"{key}-export")

@@ -78,6 +78,7 @@ ALLOWED: Mapping[str, frozenset[TenantRole]] = {
         "suspend": {OWNER, LEAD, ADMIN},
         "resume": {OWNER, LEAD, ADMIN},
         "prioritize": {OWNER, LEAD, ADMIN},
+        "extend": {LEAD, ADMIN},  # a deadline: others may wait for its end
         "prefer": {LEAD, ADMIN},  # to the rest of the team: the priority high
         "delete": {OWNER, ADMIN},  # logs and files go with it
         "read_values": {OWNER},  # values of variables and addresses of code may be secrets
@@ -123,6 +124,10 @@ _REFUSALS: Mapping[str, tuple[Any, str]] = {
     "prefer": (
         _("Only a lead of the team or an admin may give or take the priority high."),
         "only a lead or an admin may give or take the priority high",
+    ),
+    "extend": (
+        _("Only a lead of the team or an admin may extend its deadline."),
+        "only a lead or an admin may extend its deadline",
     ),
     "delete": (
         _("Only its owner or an admin may delete it."),

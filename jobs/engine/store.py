@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 _REPLICAS_AT_ONCE = 100  # SQLite has a limit of variables in a query
 _INTENT = (
-    *("pk", "desired", "generation", "preempted_at"),
+    *("pk", "desired", "generation", "preempted_at", "ends_by"),
     *("tenant__desired", "tenant__state", "owner__is_active"),
 )
 # Columns have the names of the fields, and are asked for in their order.

@@ -199,6 +199,7 @@ class Root(ObjectRef):
             the controller announces it (SuccessCriteriaMet, FailureTarget), before all pods are gone.
         retries_itself: a Job of one replica as version 1 of the template made it: the cluster starts that
             again when it fails or was lost, as often as its retries say.
+        deadline_s: of a Job: for how many seconds it may go on; None: it has no deadline.
         fail_reason: such as MaxFailedIndexesExceeded or DeadlineExceeded.
         completed, failed: indexes that have succeeded, and that have failed and are not tried again.
         failed_count: pods that have failed and counted.
@@ -208,6 +209,7 @@ class Root(ObjectRef):
 
     is_suspended: bool = False
     retries_itself: bool = False
+    deadline_s: int | None = None
     verdict: Literal["", "complete", "failed"] = ""
     fail_reason: str = ""
     fail_message: str = ""

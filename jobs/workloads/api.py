@@ -30,7 +30,7 @@ from jobs.logs import downloads
 from jobs.models import Replica, Workload
 from jobs.rules.states import FINAL_STATES
 from jobs.rules.topologies import TOPOLOGIES
-from jobs.workloads import actions, conditional, dry_run, idempotency, usage_api
+from jobs.workloads import actions, conditional, deadline, dry_run, idempotency, usage_api
 from jobs.workloads.bundle_api import BundleViewSet
 from jobs.workloads.fit import fit
 from jobs.workloads.idempotency import Keep
@@ -40,6 +40,7 @@ from jobs.workloads.preview import preview_documents
 from jobs.workloads.rest import Router, RowsViewSet
 from jobs.workloads.serializers import (
     ArtifactSerializer,
+    DeadlineSerializer,
     DryRunSerializer,
     LinkSerializer,
     OrderSerializer,
@@ -276,6 +277,16 @@ class ArchivedViewSet(WorkloadViewSet):
         row = self.find()
         asked = read(PrioritySerializer(data=request.data))["priority"]
         return self.answered(actions.prioritize(by=self.user, workload=row, priority=asked))
+
+    @extend_schema(
+        description="Gives a job that holds room a longer deadline, which is its whole one from now on.",
+        request=DeadlineSerializer,
+    )
+    @action(detail=True, methods=["post"])
+    def deadline(self, request: Request, pk: UUID) -> Response:
+        row = self.find()
+        deadline_s = read(DeadlineSerializer(data=request.data))["deadline_s"]
+        return self.answered(deadline.extend(by=self.user, workload=row, deadline_s=deadline_s))
 
     @extend_schema(
         description="Moves a queued job before, or behind, all others of its namespace in the queue.",

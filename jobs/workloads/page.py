@@ -37,7 +37,14 @@ from jobs.models import (
 )
 from jobs.rules.conditions import JobCondition
 from jobs.rules.requests import tensorflow_version
-from jobs.rules.states import FINAL_STATES, IDLE_STATES, Desired, ReplicaState, WorkloadState
+from jobs.rules.states import (
+    FINAL_STATES,
+    HOLDING_STATES,
+    IDLE_STATES,
+    Desired,
+    ReplicaState,
+    WorkloadState,
+)
 from jobs.rules.topologies import ROLES, get_topology
 from jobs.usage.measured import Utilisation, low_text
 from jobs.workloads import timeline
@@ -236,6 +243,15 @@ class TrainingPage(WorkloadPage):
         is_going = not row.is_final and row.desired != Desired.DELETE and not self.is_stopping
         may = policy.may(self.user, "prioritize", row.tenant)
         return is_going and may and self.spec.priority in self.priorities
+
+    @property
+    def longer_deadlines(self) -> list[tuple[int, int]]:
+        """Seconds more that this person may give it, and its whole time limit then."""
+        row, deadline_s = self.workload, self.spec.run_policy.deadline_s
+        is_going = row.state in HOLDING_STATES and row.desired == Desired.RUN
+        if deadline_s is None or not is_going or not policy.may(self.user, "extend", row.tenant):
+            return []
+        return [(more_s, deadline_s + more_s) for more_s in (3600, 8 * 3600, 24 * 3600)]
 
     @property
     def priorities(self) -> tuple[str, ...]:

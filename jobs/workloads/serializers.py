@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from jobs import pruning
+from jobs.kinds.training.serializer import MAX_SECONDS
 from jobs.kinds.training.spec import PRIORITIES
 from jobs.models import Artifact, Bundle
 from jobs.rules.states import FINAL_STATES
@@ -62,6 +63,12 @@ class PrioritySerializer(Body):
     """How urgent a training is."""
 
     priority = serializers.ChoiceField(choices=PRIORITIES)
+
+
+class DeadlineSerializer(Body):
+    """The whole time limit of a training."""
+
+    deadline_s = Duration(least=1, most=MAX_SECONDS)
 
 
 class OrderSerializer(Body):

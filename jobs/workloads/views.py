@@ -27,13 +27,15 @@ from jobs.kinds.training.spec import PRIORITIES
 from jobs.logs import downloads
 from jobs.logs.text import LogRequest
 from jobs.models import Workload
-from jobs.workloads import actions
+from jobs.workloads import actions, deadline
 from jobs.workloads.listing import WorkloadListing, named_tenant, own_running
 from jobs.workloads.page import WorkloadPage, page_class
 from jobs.workloads.prune_form import PruneForm
+from jobs.workloads.serializers import DeadlineSerializer
 from portal.errors import Refused
 from portal.web.format import bytes_text
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
+from portal.web.rest import read
 
 # Parts that change without a new revision: pods report them, and only the reconciler counts.
 UNCOUNTED = frozenset({"artifacts", "utilisation"})
@@ -190,6 +192,15 @@ def prioritize(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpRespon
     if priority not in PRIORITIES:
         raise Refused(_("Choose low, normal or high."), "invalid_choice", 400)
     actions.prioritize(by=request.user, workload=row, priority=priority)
+    return _after(request, kind, pk)
+
+
+@require_POST
+@signed_in
+def extend(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBase:
+    row = _find(request, kind, pk)
+    deadline_s = read(DeadlineSerializer(data={"deadline_s": request.POST.get("deadline_s")}))
+    deadline.extend(by=request.user, workload=row, **deadline_s)
     return _after(request, kind, pk)
 
 

@@ -208,6 +208,7 @@ class KubePod(KubeStruct, frozen=True):
 class JobSpec(KubeStruct, frozen=True):
     suspend: bool = False
     backoff_limit_per_index: int | None = None
+    active_deadline_seconds: int | None = None
 
 
 class JobStatus(KubeStruct, frozen=True):

@@ -22,6 +22,7 @@ VERBS: dict[str, Any] = {
     "end-sessions": gettext_lazy("ended the other sessions of"),
     "invite": gettext_lazy("invited"),
     "join": gettext_lazy("joined as"),
+    "extend": gettext_lazy("extended the deadline of"),
     "open": gettext_lazy("opened"),
     "password": gettext_lazy("changed the password of"),
     "prioritize": gettext_lazy("changed the priority of"),

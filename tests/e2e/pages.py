@@ -139,6 +139,7 @@ NO_PAGES = {
     "job-suspend",
     "job-priority",
     "job-order",
+    "job-deadline",
     "notebook-start",
     "tensorboard-fit",
     "tensorboard-fragment",

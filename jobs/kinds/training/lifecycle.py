@@ -118,6 +118,7 @@ class TrainingLifecycle(RecycledLifecycle):
             # The scheduler forgets pods that have ended: what is made anew would wait for them.
             if group.is_placed and group.least > 1:
                 self.call(LoosenGroup(group.name, group.uid))
+        self._extend(root)
         self._count_restarts()
         outcome = self._decide()
         if outcome is not None:
@@ -131,6 +132,17 @@ class TrainingLifecycle(RecycledLifecycle):
         elif self.row.state is not WorkloadState.RUNNING or self.notes.restart_reason:
             # Else a server's program starts again in its place: an event, not a new start.
             self._start()
+
+    def _extend(self, root: Root) -> None:
+        """A lead may have given it more time since its Job was made, which counts from then."""
+        deadline_s, since = self.run_policy.deadline_s, self.notes.committed_at
+        if deadline_s is None or root.deadline_s is None or since is None or root.verdict:
+            return
+        wanted_s = deadline_s - self.notes.spent_s
+        if self._leaves_at is not None:
+            wanted_s = min(wanted_s, int((self._leaves_at - since).total_seconds()))
+        if wanted_s > root.deadline_s:
+            self.call(PatchRoot(root.name, root.uid, {"activeDeadlineSeconds": wanted_s}))
 
     def _count_restarts(self) -> None:
         restarts = dict(self.notes.restarts)

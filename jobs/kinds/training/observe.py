@@ -126,6 +126,7 @@ def _root(row: WorkloadRow, seen: objects.KubeJob) -> Root:
         seen.metadata,
         is_suspended=seen.spec.suspend,
         retries_itself=seen.spec.backoff_limit_per_index is None,
+        deadline_s=seen.spec.active_deadline_seconds,
         verdict="failed" if failed else "complete" if complete else "",
         fail_reason=failed.reason if failed else "",
         fail_message=failed.message if failed else "",

@@ -11,10 +11,12 @@ from asgiref.sync import sync_to_async
 from jobs.engine import manifests
 from jobs.kinds.answers import stamp
 from jobs.models import Workload
+from jobs.workloads.deadline import extend
 from portal import live
 from portal.storage.folder import FolderStore
 from tenants.models import User
 from tests.browsing import client_of
+from tests.factories import make_user
 from tests.jobs.engine.kubelet import START, Life
 from tests.jobs.engine.world import ROLE, TF_PS, World
 
@@ -297,6 +299,22 @@ async def test_worker0_decides_and_the_others_are_ended_after_the_grace(world: W
     await world.until(lambda job: job.notes.get("archive"), rounds=60)
     row = (await world.replicas())["worker-1"]
     assert (row.state, row.exit_code) == ("stopped", 143)
+
+
+async def test_a_longer_deadline_reaches_the_cluster(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    job = await world.submit(deadline_s=60)
+    root = await sync_to_async(make_user)("root", role="admin")
+    await world.until(lambda job: job.state == "running")
+    await world.rest(30)
+    row = await world.row(job)
+    await sync_to_async(extend)(by=root, workload=row, deadline_s=600)
+    await world.rest(120)
+    assert (await world.row(job)).state == "running"
+    assert world.sim.of("Job")[0]["spec"]["activeDeadlineSeconds"] == 600
+    job = await world.until(lambda job: job.is_final, seconds=20)
+    assert job.reason_text == "The training reached its deadline of 10 minutes."
+    assert 600 <= (job.finished_at - job.started_at).total_seconds() <= 660
 
 
 async def test_a_straggler_is_named_and_the_deadline_ends_it(world: World) -> None:

@@ -229,6 +229,8 @@ TABLE: dict[str, Rule] = {
     "api-job": Rule({"GET": SEES, "DELETE": DELETES}, sees=SEES),
     **_each(("api-job-stop", "api-job-suspend", "api-job-resume"), _do(STOPS)),
     **_each(("api-job-priority", "api-job-order"), _do(STOPS)),
+    "api-job-deadline": _do(LEADS),
+    "job-deadline": _do(LEADS),
     "api-job-rerun-failed": _do(OWNS),
     **_each(
         (

@@ -92,6 +92,11 @@ def _queued(world: World) -> None:
     Workload.objects.filter(pk=world.job.pk).update(state="queued")
 
 
+def _limited(world: World) -> None:
+    spec = {**world.job.spec, "run_policy": {"deadline_s": 3600}}
+    Workload.objects.filter(pk=world.job.pk).update(spec=spec)
+
+
 def _deleted(world: World) -> None:
     later = timezone.now() - timedelta(days=1)
     world.tenant("deleted", state="deleting", purge_after=later, purge_data="keep")
@@ -244,6 +249,9 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("job-suspend", "POST"): Change("suspend"),
     ("job-resume", "POST"): Change("resume", before=_suspended),
     ("job-priority", "POST"): Change("prioritize", body=lambda _: {"priority": "low"}),
+    ("job-deadline", "POST"): Change(
+        "extend", "root", lambda _: {"deadline_s": "7200"}, before=_limited
+    ),
     ("job-order", "POST"): Change("reorder", body=lambda _: {"to": "back"}, before=_queued),
     ("job-delete", "POST"): Change("delete"),
     ("bundle-upload", "POST"): Change("upload", body=_upload),
@@ -271,6 +279,9 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("api-job-rerun-failed", "POST"): Change("submit", before=_failed_array),
     ("api-job-resume", "POST"): Change("resume", before=_suspended),
     ("api-job-priority", "POST"): Change("prioritize", body=lambda _: {"priority": "low"}),
+    ("api-job-deadline", "POST"): Change(
+        "extend", "root", lambda _: {"deadline_s": 7200}, before=_limited
+    ),
     ("api-job-order", "POST"): Change("reorder", body=lambda _: {"to": "back"}, before=_queued),
 }
 for _kind in WITH_GATE:

@@ -1,0 +1,73 @@
+"""More time for a training that runs, given by a lead unless somebody was promised its room."""
+
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from jobs import changes
+from jobs.models import NodeReservation, Replica, Workload
+from jobs.rules.states import HOLDING_STATES, Desired
+from portal.errors import FieldError, Refused
+from tenants import policy
+from tenants.models import User
+
+
+@transaction.atomic
+def extend(*, by: User, workload: Workload, deadline_s: int) -> Workload:
+    """Gives a training that holds room more time; asked for twice, it is given once.
+
+    Args:
+        deadline_s: its whole time limit from now on.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+        Refused: 400, that is less than it has; 409, it has no deadline, does not run, or nodes that it
+            holds are promised to somebody from a time on that it would outstay.
+    """
+    policy.require(by, "extend", workload.tenant)
+    row: Workload = Workload.objects.select_for_update().get(pk=workload.pk)
+    policy_of = row.spec.get("run_policy") or {}
+    before = policy_of.get("deadline_s")
+    if before is None or row.state not in HOLDING_STATES or row.desired != Desired.RUN:
+        raise Refused(
+            _("Only what runs until a deadline can be given more time."), "wrong_state", 409
+        )
+    if deadline_s < before:
+        text = _("Its deadline is longer than that already, and is not shortened.")
+        raise Refused([FieldError("deadline_s", "out_of_range", text)])
+    if deadline_s == before:
+        return row
+    if row.ends_by is not None:
+        ends_by = row.ends_by + timedelta(seconds=deadline_s - before)
+        _check_promises(by, row, ends_by)
+        row.ends_by = ends_by
+    row.spec = {**row.spec, "run_policy": {**policy_of, "deadline_s": deadline_s}}
+    row.revision += 1
+    row.save(update_fields=["spec", "ends_by", "revision"])
+    detail = {"before": before, "after": deadline_s}
+    changes.record(by=by, verb="extend", workload=row, detail=detail)
+    changes.tell(row)
+    return row
+
+
+def _check_promises(by: User, row: Workload, ends_by: datetime) -> None:
+    """Nothing that waits for this one's room may be made to wait longer."""
+    held = set(
+        Replica.objects.filter(workload=row, attempt=row.attempt).values_list("node", flat=True)
+    )
+    promised = NodeReservation.objects.exclude(workload=row.pk).filter(
+        starts_at__gte=row.ends_by, starts_at__lt=ends_by
+    )
+    for one in promised.select_related("workload__tenant", "workload__owner").order_by("starts_at"):
+        if held.isdisjoint(name for name, _ in one.room):
+            continue
+        waits = one.workload
+        may_see = policy.may(by, "see", waits.tenant)
+        whose = waits.owner.shown_name if may_see else _("another person")
+        text = _(
+            "Its room is promised from %(at)s on to a training of %(who)s, which would wait longer."
+        )
+        at = f"{one.starts_at:%H:%M UTC on %d %B}"
+        text %= {"at": at, "who": whose}
+        raise Refused(text, "promised", 409)
