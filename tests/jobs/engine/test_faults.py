@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from jobs.leader.lease import LeaseLostError
-from jobs.models import Workload
+from jobs.models import NodeClaim, Workload
 from jobs.rules.states import FOLLOWERS, WorkloadState
 from portal.cluster.errors import (
     ClusterError,
@@ -23,8 +23,8 @@ from portal.cluster.errors import (
     Unavailable,
 )
 from tests.jobs.engine.kubelet import Life
-from tests.jobs.engine.simulation import Fault
-from tests.jobs.engine.world import TF_PS, World
+from tests.jobs.engine.simulation import Fault, Sim
+from tests.jobs.engine.world import ROLE, TF_PS, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -251,3 +251,39 @@ async def test_two_reconcilers_by_accident_make_nothing_twice() -> None:
     assert refused > 0
     await ends(world)
     assert await COURSES["success"].is_clean_and_ran_once(world)
+
+
+# --- one that is stopped for another one ---
+# Calls that make the first and set it going; that end it, and then make the other one and set it going.
+BEGUN, HANDED_OVER = 5, 8
+
+
+async def low_gives_way(faults: list[Fault]) -> World:
+    """A training of low priority that gives its room to another namespace's."""
+    world = World(Sim(namespaces=("u-alice", "u-bob")))
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    world.sim.faults = faults
+    asks = {"worker": {**ROLE, "gpu_count": 8}}
+    low = await world.submit(name="low", replicas=asks, priority="low")
+    await world.until(lambda row: row.state == "running", of=low)
+    normal = await world.submit(owner="bob", name="normal", replicas=asks)
+    await world.until(lambda row: row.state == "running", of=normal, seconds=5)
+    row = await world.until(lambda row: row.state == "queued", of=low, seconds=5)
+    assert (row.state, row.attempt, row.preempted_at) == ("queued", 2, None)
+    assert (row.notes["preemptions"], row.notes.get("retries_used", 0)) == (1, 0)
+    assert not await NodeClaim.objects.aexists()
+    return world
+
+
+async def test_the_table_of_preemption_is_complete() -> None:
+    world = await low_gives_way([])
+    assert len(world.sim.mutations) == BEGUN + HANDED_OVER, world.sim.mutations
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", range(HANDED_OVER))
+async def test_a_fault_at_each_call_of_a_preemption(number: int, kind: str) -> None:
+    world = await low_gives_way([Fault(BEGUN + number, kind)])
+    assert world.starts == (1 if kind == "lost" else 2)
+    jobs = [obj["metadata"]["namespace"] for obj in world.sim.of("Job")]
+    assert jobs == ["u-bob"]
