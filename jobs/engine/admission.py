@@ -253,6 +253,7 @@ class Admission:
     avoided_nodes: tuple[str, ...] = ()
     had_claim: bool = False
     pools: Mapping[str, str] = field(default_factory=dict)
+    is_low: bool = False
 
 
 def reason_of(fit: Fit) -> Reason:
@@ -271,6 +272,7 @@ def admissions_of(decisions: Sequence[Decision]) -> list[Admission]:
             one.avoided_nodes,
             one.had_claim,
             one.pools,
+            one.fit.kind == "now" and one.queued.priority == "low",
         )
         for one in decisions
         if one.fit.kind == "now" or reason_of(one.fit) != one.queued.shown
@@ -330,4 +332,5 @@ def _write_one(
             log.exception("%s %s cannot be rendered", row.kind, row.id)
             reason = reasons.make("refused", detail=str(error))
             made = lifecycle(row, Observed(), now).refuse(reason)
-    return store.save_admission(Change(admission.workload_id, made, now), documents)
+    change = Change(admission.workload_id, made, now)
+    return store.save_admission(change, documents, is_low=admission.is_low)

@@ -18,7 +18,7 @@ from django.db import DatabaseError
 
 from jobs.engine.admission import AdmissionPass
 from jobs.leader.clock import SteadyClock
-from jobs.leader.lease import Lease
+from jobs.leader.lease import Lease, LeaseLostError
 from jobs.models import Workload
 from jobs.places import QueuePlace
 from jobs.rules.queue.estimate import estimate, line_of, rounded_s, series_of, usual_s
@@ -65,9 +65,14 @@ class EstimatesPass:
         while True:
             try:
                 is_done = await self.run_once()
+            except LeaseLostError:
+                raise
             except DatabaseError as error:
                 log.warning("places in the queue cannot be kept: %s", error)
                 is_done = False
+            except Exception:  # the named fence: a figure on a page must not stop the reconciler
+                log.exception("places in the queue cannot be worked out")
+                is_done = True
             await asyncio.sleep(_GAP_S if is_done else _LOOK_S)
 
     async def run_once(self) -> bool:

@@ -31,7 +31,7 @@ from jobs.rules.states import (
     WorkloadState,
 )
 from jobs.scheduling.models import Scheduling
-from jobs.usage.shares import Shares, shares_at
+from jobs.usage.shares import HORIZON, Shares, shares_at
 from portal.catalog import borrowing
 from portal.pools import Pool
 from tenants.borrowing import may_borrow
@@ -206,5 +206,6 @@ def _read_admitted(now: datetime) -> Iterator[Admitted]:
 
 def read_shares(now: datetime, capacity: Size) -> Shares:
     """What namespaces and teams held of late; what is of low priority does not count."""
-    low = Workload.objects.filter(spec__priority="low").values_list("pk", flat=True)
+    recent = Q(finished_at__isnull=True) | Q(finished_at__gte=now - HORIZON)
+    low = Workload.objects.filter(recent, spec__priority="low").values_list("pk", flat=True)
     return shares_at(now, capacity, set(low))

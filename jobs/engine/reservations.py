@@ -74,7 +74,7 @@ def avoided_nodes(workload_id: UUID) -> tuple[str, ...]:
 
     Not those that its latest pods were on: between two attempts it keeps its room.
     """
-    ends_by = Workload.objects.values_list("ends_by", flat=True).get(pk=workload_id)
+    ends_by = Workload.objects.only("ends_by", "admitted_at").get(pk=workload_id).room_ends_by
     names: set[str] = set()
     for table in (NodeReservation, NodeClaim):
         rows = table.objects.exclude(workload=workload_id)

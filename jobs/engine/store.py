@@ -240,16 +240,23 @@ def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
     return {UUID(row.id): row for row in readable(rows, _row_of)}
 
 
-def save_admission(change: Change, documents: Sequence[Object] | None) -> ChangedRow | None:
+def save_admission(
+    change: Change, documents: Sequence[Object] | None, *, is_low: bool = False
+) -> ChangedRow | None:
     """Writes what admission says of a row, with its manifests if it has room. See `save`.
 
+    Args:
+        is_low: it was given room as one of low priority, which may borrow.
+
     Returns:
-        None: it is not in the queue any more, and nothing was written.
+        None: it is not in the queue any more, or its priority was raised, and nothing was written.
     """
     columns = _columns_of(change.plan.columns)
     if documents is not None:
         columns["plan"] = documents
     queued = Workload.objects.filter(IS_QUEUED, pk=change.workload_id)
+    if is_low:
+        queued = queued.filter(spec__priority="low")
     if not queued.update(revision=F("revision") + 1, **columns):
         return None
     [changed] = _changed_rows([change.workload_id])
@@ -260,9 +267,13 @@ def save_admission(change: Change, documents: Sequence[Object] | None) -> Change
 
 def preempt(stop: Preemption, now: datetime) -> ChangedRow | None:
     """What runs is to give its room to another one; None: it ends already, or somebody wants it otherwise."""
-    beneficiary = Workload.objects.select_related("owner").get(pk=stop.beneficiary)
+    waits = Workload.objects.filter(IS_QUEUED, pk=stop.beneficiary)
+    beneficiary = waits.select_related("owner").first()
+    if beneficiary is None:  # it left the queue meanwhile
+        return None
     running = Workload.objects.filter(
         pk=stop.workload_id,
+        spec__priority="low",  # as it is now
         state__in=HOLDING_STATES - {WorkloadState.STOPPING},
         desired=Desired.RUN,
         preempted_at=None,

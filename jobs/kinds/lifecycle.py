@@ -64,6 +64,8 @@ class Lifecycle(Planner, ABC):
         self.say(conditions.ADMITTED, "Admitted")
         self.set(state=WorkloadState.STARTING, reason=reasons.make("creating"))
         self.set(admitted_at=self.now, not_before=None, stops_from=None)
+        # An older version that took over in between knows nothing of these.
+        self.set(preempted_at=None, preempted_for="")
         self.note(had_claim=had_claim, pools=pools or {})
         self.renders = True
         return self.made()

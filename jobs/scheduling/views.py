@@ -46,7 +46,7 @@ def _effects(chosen: Scheduling) -> dict[str, str]:
     """What each switch does now."""
     queued = Workload.objects.queued()
     aged = queued.filter(queued_at__lte=timezone.now() - timedelta(seconds=chosen.aging_s)).count()
-    kept = NodeReservation.objects.count()
+    kept = NodeReservation.objects.filter(workload__in=queued).count()
     by_weight = Tenant.objects.filter(quota_by_weight=True).existing().count()
     teams = Team.objects.exclude(weight=1).count()
     names = ", ".join(pool.title or pool.name for pool in get_catalog().pools)

@@ -17,7 +17,7 @@ from jobs.usage.hours import UnixTime
 from jobs.usage.models import UsageInterval
 
 # What ended before weighs less than a hundredth.
-_HORIZON = timedelta(seconds=7 * HALF_LIFE_S)
+HORIZON = timedelta(seconds=7 * HALF_LIFE_S)
 _PARTS = 1000  # an average of GPUs is no whole number
 
 
@@ -41,7 +41,7 @@ def shares_at(now: datetime, capacity: Size, without: set[UUID]) -> Shares:
         capacity: of the cluster, of which shares are parts.
         without: workloads that do not count (of low priority).
     """
-    recent = Q(ended_at__isnull=True) | Q(ended_at__gte=now - _HORIZON)
+    recent = Q(ended_at__isnull=True) | Q(ended_at__gte=now - HORIZON)
     rows = UsageInterval.objects.filter(recent, started_at__lt=now).values_list(
         *("tenant_id", "team_id", "object_id", "gpu_count", "cpu_millicores", "memory_bytes"),
         *(UnixTime("started_at"), UnixTime("ended_at")),

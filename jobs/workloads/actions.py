@@ -16,7 +16,7 @@ from jobs.kinds.interactive.opening import OpenLink, new_link
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.kinds.training.again import body_of_unfinished
-from jobs.kinds.training.spec import HIGH, NORMAL
+from jobs.kinds.training.spec import HIGH, LOW, NORMAL
 from jobs.models import Workload
 from jobs.rules.admission import Fit
 from jobs.rules.states import FINAL_STATES, HOLDING_STATES, IDLE_STATES, Desired, WorkloadState
@@ -25,6 +25,7 @@ from portal import live, room
 from portal.errors import FieldError, Refused
 from portal.quantity import duration_text
 from tenants import policy
+from tenants.borrowing import may_borrow
 from tenants.models import Tenant, User
 
 
@@ -127,6 +128,7 @@ def start(*, by: User, workload: Workload) -> Workload:
     change = {
         "desired": Desired.RUN,
         "generation": F("generation") + 1,
+        "rank": 0,
         "queued_at": timezone.now(),
         "stop_requested_at": None,
         "stop_requested_by": None,
@@ -226,6 +228,7 @@ def resume(*, by: User, workload: Workload) -> Workload:
     """
     change = {
         "desired": Desired.RUN,
+        "rank": 0,
         "queued_at": timezone.now(),
         "stop_requested_at": None,
         "stop_requested_by": None,
@@ -240,7 +243,7 @@ def prioritize(*, by: User, workload: Workload, priority: str) -> Workload:
 
     Raises:
         PermissionDenied: see `tenants/policy.py`; only leads and admins give or take `high`.
-        Refused: 409, it has ended.
+        Refused: 409, it has ended, or runs on room that only low priority may borrow.
     """
     policy.require(by, "prioritize", workload.tenant)
     row: Workload = Workload.objects.select_for_update().get(pk=workload.pk)
@@ -251,6 +254,9 @@ def prioritize(*, by: User, workload: Workload, priority: str) -> Workload:
         policy.require(by, "prefer", workload.tenant)
     if row.is_final or row.desired == Desired.DELETE:
         raise Refused(_("It has ended, and waits for nothing."), "wrong_state", 409)
+    if before == LOW and row.state in HOLDING_STATES and may_borrow(row.tenant):
+        text = _("It may run on room beyond the quota, so it stays low until it has ended.")
+        raise Refused(text, "wrong_state", 409)
     row.spec = {**row.spec, "priority": priority}
     row.revision += 1
     row.save(update_fields=["spec", "revision"])

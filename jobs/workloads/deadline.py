@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 
 from jobs import changes
 from jobs.models import NodeReservation, Replica, Workload
-from jobs.rules.states import HOLDING_STATES, Desired
+from jobs.rules.states import HOLDING_STATES, Desired, WorkloadState
 from portal.errors import FieldError, Refused
 from tenants import policy
 from tenants.models import User
@@ -38,9 +38,9 @@ def extend(*, by: User, workload: Workload, deadline_s: int) -> Workload:
         raise Refused([FieldError("deadline_s", "out_of_range", text)])
     if deadline_s == before:
         return row
-    if row.ends_by is not None:
-        ends_by = row.ends_by + timedelta(seconds=deadline_s - before)
-        _check_promises(by, row, ends_by)
+    if row.room_ends_by is not None:
+        ends_by = row.room_ends_by + timedelta(seconds=deadline_s - before)
+        _check_promises(by, row, row.room_ends_by, ends_by)
         row.ends_by = ends_by
     row.spec = {**row.spec, "run_policy": {**policy_of, "deadline_s": deadline_s}}
     row.revision += 1
@@ -51,18 +51,22 @@ def extend(*, by: User, workload: Workload, deadline_s: int) -> Workload:
     return row
 
 
-def _check_promises(by: User, row: Workload, ends_by: datetime) -> None:
-    """Nothing that waits for this one's room may be made to wait longer."""
-    held = set(
-        Replica.objects.filter(workload=row, attempt=row.attempt).values_list("node", flat=True)
-    )
+def _check_promises(by: User, row: Workload, before: datetime, after: datetime) -> None:
+    """Nothing that waits for this one's room, or for its part of their quota, may be made to wait longer."""
+    replicas = Replica.objects.filter(workload=row, attempt=row.attempt)
+    held = set(replicas.values_list("node", flat=True))
+    is_placed = held and "" not in held  # else nobody knows here where its room is
     promised = NodeReservation.objects.exclude(workload=row.pk).filter(
-        starts_at__gte=row.ends_by, starts_at__lt=ends_by
+        starts_at__gte=before,
+        starts_at__lt=after,
+        workload__state=WorkloadState.QUEUED,
+        workload__desired=Desired.RUN,
     )
     for one in promised.select_related("workload__tenant", "workload__owner").order_by("starts_at"):
-        if held.isdisjoint(name for name, _ in one.room):
-            continue
         waits = one.workload
+        is_kin = waits.tenant_id == row.tenant_id
+        if is_placed and not is_kin and held.isdisjoint(name for name, _ in one.room):
+            continue
         may_see = policy.may(by, "see", waits.tenant)
         whose = waits.owner.shown_name if may_see else _("another person")
         text = _(

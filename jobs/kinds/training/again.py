@@ -4,7 +4,7 @@ from typing import Any
 
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training.serializer import TrainingSerializer
-from jobs.kinds.training.spec import TrainingSpec
+from jobs.kinds.training.spec import HIGH, NORMAL, TrainingSpec
 from jobs.models import Workload
 from jobs.rules.requests import indexes_text
 from jobs.rules.states import ReplicaState
@@ -33,4 +33,6 @@ def body_of_unfinished(workload: Workload) -> dict[str, Any]:
         text = "Only an array that has ended has indexes to run again, and only those that failed."
         raise Refused(text, "wrong_state", 409)
     spec = spec_of(workload, TrainingSpec)
-    return {**TrainingSerializer(spec).data, "indexes": indexes}
+    # High was given to that one; whoever may give it may do so again.
+    priority = NORMAL if spec.priority == HIGH else spec.priority
+    return {**TrainingSerializer(spec).data, "indexes": indexes, "priority": priority}

@@ -102,7 +102,8 @@ class _Look:
             owner = self._queued.get(claim.workload_id)
             if owner is None or self._now_s > claim.until_s or not self._stands(claim.room, owner):
                 continue
-            if self._hinders(owner):  # it could not take what it keeps from others
+            # It could not take what it keeps from others, or is to stop nobody any more.
+            if self._hinders(owner) or owner.priority == LOW:
                 continue
             self._keep_claim(claim, owner)
 
@@ -127,7 +128,7 @@ class _Look:
             owner = self._queued.get(one.workload_id)
             if owner is None:
                 continue
-            if self._hinders(owner):
+            if self._hinders(owner) or owner.priority == LOW:
                 self._found.ended.append((owner.workload_id, "obstacle"))
             elif any(
                 (i := self._room.index.get(name)) is None

@@ -58,6 +58,9 @@ def test_a_lead_gives_more_time_once(job: Workload, client: Client, root: Client
 @pytest.mark.parametrize(
     ("node", "starts_in_s", "deadline_s", "status"),
     [
+        ("b", HOUR_S, 2 * HOUR_S, "kin"),  # its part of the quota is promised
+        ("b", HOUR_S, 2 * HOUR_S, "unplaced"),
+        ("a", HOUR_S, 2 * HOUR_S, "left"),  # nobody waits for it any more
         ("a", HOUR_S, HOUR_S + 1, 409),
         ("a", 2 * HOUR_S, 2 * HOUR_S, 200),  # it ends just in time
         ("a", 2 * HOUR_S, 2 * HOUR_S + 60, 409),
@@ -67,9 +70,13 @@ def test_a_lead_gives_more_time_once(job: Workload, client: Client, root: Client
     ],
 )
 def test_a_promise_is_not_moved(
-    job: Workload, root: Client, node: str, starts_in_s: Any, deadline_s: int, status: int
+    job: Workload, root: Client, node: str, starts_in_s: Any, deadline_s: int, status: int | str
 ) -> None:
-    waits = make_job(make_tenant("bob"), state="queued")
+    whose = job.tenant if status == "kin" else make_tenant("bob")
+    waits = make_job(whose, state="stopped" if status == "left" else "queued")
+    if status == "unplaced":
+        Replica.objects.update(node="")
+    status = {"kin": 409, "unplaced": 409, "left": 200}.get(str(status), status)
     shift = None if starts_in_s is None else timedelta(seconds=starts_in_s - HOUR_S)
     at = None if shift is None else job.ends_by + shift
     NodeReservation.objects.create(workload=waits, room=[[node, [1, 1, 1, 1, 0]]], starts_at=at)

@@ -1,13 +1,24 @@
 """Priority and own order: who may give which, in which state, and what the queue is told of it."""
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from jobs.engine.admission import admissions_of, write
 from jobs.engine.queue_rows import read_queue
+from jobs.engine.store import preempt
 from jobs.models import Workload
+from jobs.rules.admission import Fit
+from jobs.rules.queue.look import Decision
+from jobs.rules.queue.state import Preemption
 from tenants.models import AuditEntry, Team, Tenant
 from tests.factories import make_job, submit_body
+from tests.pools import set_catalog
 
 pytestmark = pytest.mark.django_db
 
@@ -16,9 +27,8 @@ def give(client: Client, job: Workload, priority: str) -> tuple[int, str]:
     answer = client.post(
         f"/api/v1/jobs/{job.pk}/priority/", {"priority": priority}, "application/json"
     )
-    return answer.status_code, answer.json()["errors"][0][
-        "code"
-    ] if "errors" in answer.json() else ""
+    [error, *_] = answer.json().get("errors", [{"code": ""}])
+    return answer.status_code, error["code"]
 
 
 def test_only_leads_give_or_take_high(alice: Tenant, client: Client) -> None:
@@ -43,6 +53,24 @@ def test_only_leads_give_or_take_high(alice: Tenant, client: Client) -> None:
     ]
     Workload.objects.filter(pk=job.pk).update(state="failed", spec={})
     assert give(client, job, "low") == (409, "wrong_state")
+
+
+def test_what_runs_on_borrowed_room_stays_low(
+    alice: Tenant, client: Client, settings: Any, tmp_path: Path
+) -> None:
+    job = make_job(alice, state="running", priority="low")
+    set_catalog(settings, tmp_path, borrowing="cluster")
+    assert give(client, job, "normal") == (409, "wrong_state")
+    # Raised while a look went on that gave it room, or stopped it.
+    queued = make_job(alice, state="queued", priority="low")
+    for row in (job, queued):
+        Workload.objects.filter(pk=row.pk).update(spec={**row.spec, "priority": "normal"})
+    found = Decision(read_queue(timezone.now()).queued[0], Fit("now"))
+    low = replace(found, queued=replace(found.queued, priority="low"))
+    assert write(admissions_of([low]), timezone.now()) == []
+    assert preempt(Preemption(str(job.pk), str(queued.pk)), timezone.now()) is None
+    assert preempt(Preemption(str(job.pk), str(uuid4())), timezone.now()) is None
+    assert write(admissions_of([found]), timezone.now()) != []
 
 
 def test_the_queue_is_told_of_priority_and_own_order(alice: Tenant, client: Client) -> None:
