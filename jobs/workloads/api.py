@@ -285,6 +285,7 @@ class ArchivedViewSet(WorkloadViewSet):
     @action(detail=True, methods=["post"])
     def deadline(self, request: Request, pk: UUID) -> Response:
         row = self.find()
+        deadline.require(by=self.user, workload=row)
         deadline_s = read(DeadlineSerializer(data=request.data))["deadline_s"]
         return self.answered(deadline.extend(by=self.user, workload=row, deadline_s=deadline_s))
 

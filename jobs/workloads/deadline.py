@@ -13,6 +13,14 @@ from tenants import policy
 from tenants.models import User
 
 
+def require(*, by: User, workload: Workload) -> None:
+    """
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+    """
+    policy.require(by, "extend", workload.tenant)
+
+
 @transaction.atomic
 def extend(*, by: User, workload: Workload, deadline_s: int) -> Workload:
     """Gives a training that holds room more time; asked for twice, it is given once.
@@ -25,7 +33,7 @@ def extend(*, by: User, workload: Workload, deadline_s: int) -> Workload:
         Refused: 400, that is less than it has; 409, it has no deadline, does not run, or nodes that it
             holds are promised to somebody from a time on that it would outstay.
     """
-    policy.require(by, "extend", workload.tenant)
+    require(by=by, workload=workload)
     row: Workload = Workload.objects.select_for_update().get(pk=workload.pk)
     policy_of = row.spec.get("run_policy") or {}
     before = policy_of.get("deadline_s")

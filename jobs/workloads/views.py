@@ -198,9 +198,10 @@ def prioritize(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpRespon
 @require_POST
 @signed_in
 def extend(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBase:
-    row = _find(request, kind, pk)
+    page = _page(request, kind, pk)
+    page.require("extend")
     deadline_s = read(DeadlineSerializer(data={"deadline_s": request.POST.get("deadline_s")}))
-    deadline.extend(by=request.user, workload=row, **deadline_s)
+    deadline.extend(by=request.user, workload=page.workload, **deadline_s)
     return _after(request, kind, pk)
 
 
