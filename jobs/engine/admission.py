@@ -69,9 +69,8 @@ class AdmissionPass:
         self._took_s = 0.0
         self._is_urgent = True
         self._not_before: datetime | None = None
-        self.looked: Looked | None = (
-            None  # the last look; None: there was none, or nothing is queued
-        )
+        # The last look; None: there was none, or nothing is queued.
+        self.looked: Looked | None = None
         self._oldest: datetime | None = None  # since when the first of the queue waits
         # By workload, for as long as it may still lack pods: what of which node it was admitted to.
         self._planned: dict[str, Mapping[str, Amount]] = {}
@@ -133,10 +132,9 @@ class AdmissionPass:
         self._looked_at, self._took_s = self._clock.now(), read_s + packed_s
         admissions = admissions_of(found)
         admitted = {one.queued.workload_id for one in found if one.fit.kind == "now"}
-        kept = Kept(tuple(looked.reservations), tuple(looked.claims))
-        stops = looked.preemptions
+        kept, stops = newly_kept(queue.kept, looked), looked.preemptions
         written: list[ChangedRow] = []
-        if admissions or stops or kept != queue.kept:
+        if admissions or stops or kept is not None:
             written = await self._lease.commit(partial(write, admissions, now, kept, stops))
         since = [one.queued_at for one in queue.queued if one.workload_id not in admitted]
         self._oldest = min(since, default=None)
@@ -218,6 +216,14 @@ def _measured(work: Callable[[], T]) -> tuple[T, float]:
     """What it gives, and the processor time that it took in seconds; other threads do not count."""
     began_s = time.thread_time()
     return work(), time.thread_time() - began_s
+
+
+def newly_kept(before: Kept, looked: Looked) -> Kept | None:
+    """What is kept from now on; None: the same as before, in whatever order."""
+    is_same = set(looked.reservations) == set(before.reservations)
+    if is_same and set(looked.claims) == set(before.claims):
+        return None
+    return Kept(tuple(looked.reservations), tuple(looked.claims))
 
 
 def whose(

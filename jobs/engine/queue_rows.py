@@ -63,9 +63,8 @@ def read_queue(now: datetime, known: Sequence[Pool] = ()) -> Queue:
         return Queue((), (), ())
     chosen = Scheduling.load()
     tenants = {one.tenant_id: one.tenant for one in found}
-    if (
-        chosen.fair_share or borrowing() == "team"
-    ):  # what the others of their teams hold counts, too
+    # What the others of their teams hold counts, too.
+    if chosen.fair_share or borrowing() == "team":
         teams = {one.team_id for one in tenants.values()} - {None}
         mates = Tenant.objects.filter(team__in=teams).select_related("team").only(*_WHOSE)
         tenants |= {one.pk: one for one in mates}

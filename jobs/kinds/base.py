@@ -139,7 +139,8 @@ class WorkloadKind:
         longest_grace_s: of the topology and the roles, for how many seconds it may hold room when it has been
             told to end.
         render: the manifests of an attempt, with so many seconds left of its deadline, off nodes of these
-            names, each role in a pool (one that is not named in `default`). Raises ConfigurationError and ValueError when it cannot.
+            names, each role in a pool (one that is not named in `default`). Raises ConfigurationError
+            and ValueError when it cannot.
         with_private: a stored document with what of the request is not stored in it.
         complete: that document as it is sent, with its owner (None: it has none) and its secrets.
         render_rescue: the pod that saves the log of a lost replica, in the latest attempt; None: nothing of

@@ -5,7 +5,11 @@ from typing import Any
 
 import pytest
 
+from jobs.engine.admission import newly_kept
+from jobs.engine.rows import Kept
 from jobs.models import Attempt, NodeClaim, NodeReservation, Workload
+from jobs.rules.queue.look import Looked
+from jobs.rules.queue.state import Reservation, RoomClaim
 from tenants.models import Tenant
 from tests.jobs.engine.kubelet import Life
 from tests.jobs.engine.simulation import Sim
@@ -373,3 +377,13 @@ async def test_low_borrows_beyond_the_quota_and_gives_it_back(
     await world.until(lambda row: row.state == "running", of=back, seconds=5)
     assert (await world.row(low)).state == "queued"
     assert (await world.row(own)).state == "running"
+
+
+def test_what_is_kept_as_before_is_not_written_again() -> None:
+    """Rows come by their ids, and a look tells them in the order of the queue."""
+    one, two = (Reservation(name, (("a", (1, 1, 1, 1, 0)),), 9) for name in ("b", "a"))
+    claim = RoomClaim("c", (("a", (1, 1, 1, 1, 0)),), 9)
+    before = Kept((two, one), (claim,))
+    assert newly_kept(before, Looked((), (), (one, two), (claim,), None)) is None
+    assert newly_kept(before, Looked((), (), (one,), (claim,), None)) == Kept((one,), (claim,))
+    assert newly_kept(before, Looked((), (), (one, two), (), None)) == Kept((one, two))
