@@ -23,7 +23,6 @@ from jobs.archive.logs import which_of
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.training.examples import EXAMPLES
 from jobs.kinds.training.export import exported
-from jobs.kinds.training.spec import PRIORITIES
 from jobs.logs import downloads
 from jobs.logs.text import LogRequest
 from jobs.models import Workload
@@ -31,7 +30,7 @@ from jobs.workloads import actions, deadline
 from jobs.workloads.listing import WorkloadListing, named_tenant, own_running
 from jobs.workloads.page import WorkloadPage, page_class
 from jobs.workloads.prune_form import PruneForm
-from jobs.workloads.serializers import DeadlineSerializer
+from jobs.workloads.serializers import DeadlineSerializer, OrderSerializer, PrioritySerializer
 from portal.errors import Refused
 from portal.web.format import bytes_text
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
@@ -188,10 +187,9 @@ def resume(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBa
 @require_POST
 @signed_in
 def prioritize(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBase:
-    row, priority = _find(request, kind, pk), request.POST.get("priority", "")
-    if priority not in PRIORITIES:
-        raise Refused(_("Choose low, normal or high."), "invalid_choice", 400)
-    actions.prioritize(by=request.user, workload=row, priority=priority)
+    row = _find(request, kind, pk)
+    asked = read(PrioritySerializer(data={"priority": request.POST.get("priority", "")}))
+    actions.prioritize(by=request.user, workload=row, **asked)
     return _after(request, kind, pk)
 
 
@@ -208,8 +206,9 @@ def extend(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBa
 @require_POST
 @signed_in
 def reorder(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBase:
-    to_front = request.POST.get("to") == "front"
-    actions.reorder(by=request.user, workload=_find(request, kind, pk), to_front=to_front)
+    row = _find(request, kind, pk)
+    to = read(OrderSerializer(data={"to": request.POST.get("to", "")}))["to"]
+    actions.reorder(by=request.user, workload=row, to_front=to == "front")
     return _after(request, kind, pk)
 
 
