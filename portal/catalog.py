@@ -207,3 +207,11 @@ def borrowing() -> str:
         return get_catalog().borrowing
     except ConfigurationError:
         return "none"
+
+
+def known_pools() -> tuple[Pool, ...]:
+    """Those of the catalog; none while the file cannot be used, which the health page tells."""
+    try:
+        return get_catalog().pools
+    except ConfigurationError:
+        return ()

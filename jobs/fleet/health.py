@@ -19,6 +19,7 @@ from jobs.fleet import pools
 from jobs.fleet.check_results import ResultCard, cards
 from jobs.fleet.checks import Check, Report, cluster, dependencies, moment, reconciler
 from jobs.models import Node, ReconcilerLease, Workload
+from portal.catalog import known_pools
 from portal.database import clock
 from portal.version import VERSION
 from tenants.models import Team
@@ -125,7 +126,7 @@ class HealthPage:
 
     @staticmethod
     def _pools() -> list[Check]:
-        has_pools = bool(pools.known_pools())
+        has_pools = bool(known_pools())
         labels = list(Node.objects.values_list("labels", flat=True)) if has_pools else []
         names = set(Team.objects.values_list("name", flat=True)) if has_pools else set()
         return list(pools.checks(labels, names))

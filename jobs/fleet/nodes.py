@@ -14,8 +14,9 @@ from django.utils.translation import gettext_lazy as _
 
 from jobs.fleet.gpu_users import GpuUser, GpuUsers
 from jobs.fleet.node_notes import SIMULATED, NodeNote, is_simulated, notes_on, taint_text
-from jobs.fleet.pools import PoolLine, known_pools, pool_lines
+from jobs.fleet.pools import PoolLine, pool_lines
 from jobs.models import Node
+from portal.catalog import known_pools
 from portal.pools import Pool, keys_of, pool_of
 from portal.web.lists import revision_of
 

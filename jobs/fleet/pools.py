@@ -11,14 +11,6 @@ from portal.errors import ConfigurationError
 from portal.pools import DEFAULT, Pool, pool_of
 
 
-def known_pools() -> tuple[Pool, ...]:
-    """Those of the catalog; none while that cannot be used, which `checks` tells."""
-    try:
-        return get_catalog().pools
-    except ConfigurationError:
-        return ()
-
-
 @dataclass(frozen=True)
 class PoolLine:
     """A pool on the page of nodes; `teams` is None where everybody may use it."""

@@ -17,7 +17,7 @@ from jobs.models import NodeReservation, Workload
 from jobs.scheduling import actions
 from jobs.scheduling.models import HOUR_S, Scheduling
 from portal import quantity
-from portal.catalog import get_catalog
+from portal.catalog import borrowing, known_pools
 from portal.web.fields import Body, Duration, FixedChoice
 from portal.web.forms import SpecForm
 from portal.web.request import PageRequest, admins_only
@@ -49,7 +49,7 @@ def _effects(chosen: Scheduling) -> dict[str, str]:
     kept = NodeReservation.objects.filter(workload__in=queued).count()
     by_weight = Tenant.objects.filter(quota_by_weight=True).existing().count()
     teams = Team.objects.exclude(weight=1).count()
-    names = ", ".join(pool.title or pool.name for pool in get_catalog().pools)
+    names = ", ".join(pool.shown_name for pool in known_pools())
     if chosen.fair_share:
         fair = _("Whoever held the least of late, divided by their weight, goes first.")
     else:
@@ -79,7 +79,7 @@ def _effects(chosen: Scheduling) -> dict[str, str]:
             "none": _("Work of low priority stays within its namespace's quota."),
             "team": _("Work of low priority may use what its team's budget still has."),
             "cluster": _("Work of low priority may use whatever is free in the cluster."),
-        }[get_catalog().borrowing],
+        }[borrowing()],
         "fair_share": fair,
         "aging_s": f"{waits % {'num': aged}} {nodes % {'num': kept}}",
         "weights": f"{weights % {'num': by_weight}} {others % {'num': teams}}",

@@ -1,6 +1,7 @@
 """The switches of the queue: how they are changed, and that a look follows them."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,11 +27,19 @@ def alice() -> Tenant:
 
 
 def test_an_admin_changes_the_switches(
-    alice: Tenant, told: list[Any], django_capture_on_commit_callbacks: Any
+    alice: Tenant,
+    settings: Any,
+    tmp_path: Path,
+    told: list[Any],
+    django_capture_on_commit_callbacks: Any,
 ) -> None:
     admin = Client(HTTP_HOST="localhost")
     admin.force_login(make_user("root", role="admin"))
     make_job(alice, state="queued", queued_at=timezone.now() - 4 * HOUR)
+    good, settings.CATALOG = settings.CATALOG, str(tmp_path / "wrong.yaml")
+    Path(settings.CATALOG).write_text("pools: 3")
+    assert admin.get(PAGE).status_code == 200
+    settings.CATALOG = good
     page = admin.get(PAGE).content.decode()
     assert "The oldest in the cluster goes first" in page
     assert "0 in the queue have waited as long" in page
