@@ -15,7 +15,7 @@ from django.db.models.functions import NullIf
 from django.utils import timezone
 from django.utils.functional import cached_property
 
-import jobs.places
+import jobs.places  # tables that Django finds by this module
 import jobs.questions  # noqa: F401  likewise
 from jobs.rules.states import FINAL_STATES, Desired, ReplicaState, WorkloadState
 from jobs.rules.topologies import in_role_order
@@ -279,43 +279,6 @@ class Attempt(models.Model):
 
     def __str__(self) -> str:
         return f"attempt {self.number}"
-
-
-class NodeReservation(models.Model):
-    """Room on nodes that is kept for a workload in the queue, the first of those that lack only nodes."""
-
-    # Without a constraint in the database: the version before this table may delete workloads.
-    workload = models.OneToOneField(
-        Workload,
-        on_delete=models.CASCADE,
-        primary_key=True,
-        related_name="reservation",
-        db_constraint=False,
-    )
-    # [[node, [GPUs, CPU in millicores, memory in bytes, pods, NodePorts]]]: what it needs of each.
-    room = models.JSONField()
-    # It starts then at the latest; null: what runs there has no deadline.
-    starts_at = models.DateTimeField(null=True)
-
-    def __str__(self) -> str:
-        return f"{len(self.room)} nodes"
-
-
-class NodeClaim(models.Model):
-    """Nodes on which work of low priority is being stopped for a workload in the queue, its alone until then."""
-
-    workload = models.OneToOneField(
-        Workload,
-        on_delete=models.CASCADE,
-        primary_key=True,
-        related_name="claim",
-        db_constraint=False,
-    )
-    room = models.JSONField()  # as that of a reservation
-    until = models.DateTimeField()
-
-    def __str__(self) -> str:
-        return f"{len(self.room)} nodes"
 
 
 class WorkloadEvent(models.Model):

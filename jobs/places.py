@@ -1,4 +1,4 @@
-"""Where each workload stands in the queue, when it starts, and by which rules: for pages and REST, a table of its own."""
+"""What the reconciler last decided of the queue: places and times for pages and REST, and room that is kept on nodes."""
 
 from typing import ClassVar
 
@@ -31,3 +31,40 @@ class QueuePlace(models.Model):
 
     def __str__(self) -> str:
         return f"{self.position_all} in the queue"
+
+
+class NodeReservation(models.Model):
+    """Room on nodes that is kept for a workload in the queue, the first of those that lack only nodes."""
+
+    # Without a constraint in the database: the version before this table may delete workloads.
+    workload = models.OneToOneField(
+        "jobs.Workload",
+        on_delete=models.CASCADE,
+        primary_key=True,
+        related_name="reservation",
+        db_constraint=False,
+    )
+    # [[node, [GPUs, CPU in millicores, memory in bytes, pods, NodePorts]]]: what it needs of each.
+    room = models.JSONField()
+    # It starts then at the latest; null: what runs there has no deadline.
+    starts_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{len(self.room)} nodes"
+
+
+class NodeClaim(models.Model):
+    """Nodes on which work of low priority is being stopped for a workload in the queue, its alone until then."""
+
+    workload = models.OneToOneField(
+        "jobs.Workload",
+        on_delete=models.CASCADE,
+        primary_key=True,
+        related_name="claim",
+        db_constraint=False,
+    )
+    room = models.JSONField()  # as that of a reservation
+    until = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{len(self.room)} nodes"

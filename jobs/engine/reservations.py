@@ -6,7 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from jobs.engine.rows import Kept
-from jobs.models import NodeClaim, NodeReservation, Replica, Workload
+from jobs.models import Replica, Workload
+from jobs.places import NodeClaim, NodeReservation
 from jobs.rules.queue.look import seconds_of, time_of
 from jobs.rules.queue.state import Reservation, RoomClaim, Size
 from jobs.rules.states import WorkloadState

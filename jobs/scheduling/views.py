@@ -13,7 +13,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_http_methods
 
-from jobs.models import NodeReservation, Workload
+from jobs.models import Workload
+from jobs.places import NodeReservation
 from jobs.scheduling import actions
 from jobs.scheduling.models import HOUR_S, Scheduling
 from portal import quantity

@@ -6,7 +6,8 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from jobs import changes
-from jobs.models import NodeReservation, Replica, Workload
+from jobs.models import Replica, Workload
+from jobs.places import NodeReservation
 from jobs.rules.states import HOLDING_STATES, Desired, WorkloadState
 from portal.errors import FieldError, Refused
 from tenants import policy

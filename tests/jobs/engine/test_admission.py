@@ -7,7 +7,8 @@ import pytest
 
 from jobs.engine.admission import newly_kept
 from jobs.engine.rows import Kept
-from jobs.models import Attempt, NodeClaim, NodeReservation, Workload
+from jobs.models import Attempt, Workload
+from jobs.places import NodeClaim, NodeReservation
 from jobs.rules.queue.look import Looked
 from jobs.rules.queue.state import Reservation, RoomClaim
 from tenants.models import Tenant

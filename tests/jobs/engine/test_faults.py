@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from jobs.leader.lease import LeaseLostError
-from jobs.models import NodeClaim, Workload
+from jobs.models import Workload
+from jobs.places import NodeClaim
 from jobs.rules.states import FOLLOWERS, WorkloadState
 from portal.cluster.errors import (
     ClusterError,

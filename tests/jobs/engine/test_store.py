@@ -15,7 +15,8 @@ from jobs.engine.reservations import avoided_nodes
 from jobs.engine.rows import Change
 from jobs.kinds.plan import EventNote, Plan
 from jobs.kinds.state import ArchiveRow, AttemptRow, ReplicaKey, ReplicaRow
-from jobs.models import WITH_WORK, NodeReservation, Replica, ReplicaArchive, Workload
+from jobs.models import WITH_WORK, Replica, ReplicaArchive, Workload
+from jobs.places import NodeReservation
 from jobs.rules.states import ReplicaState
 from portal.cluster import names
 from tenants.models import Tenant

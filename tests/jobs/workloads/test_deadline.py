@@ -7,7 +7,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from jobs.models import NodeReservation, Replica, Workload
+from jobs.models import Replica, Workload
+from jobs.places import NodeReservation
 from tenants.models import AuditEntry, Tenant
 from tests.factories import make_job, make_tenant, make_user
 
