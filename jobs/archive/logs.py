@@ -12,6 +12,7 @@ from typing import Literal
 from django.utils.translation import ngettext
 
 from jobs.models import LogSegment, ReplicaArchive, Workload
+from jobs.pod.protocol.codes import VOLUME_FULL
 from jobs.pod.protocol.notices import notice
 from jobs.rules.requests import indexes_of
 from jobs.rules.topologies import role_order
@@ -53,12 +54,14 @@ class Piece:
 
     Attributes:
         is_lost: they were archived, but the object store does not hold them.
+        is_of_full_volume: they were not kept for want of room on the log volume.
     """
 
     start_byte: int
     data: bytes
     skipped_bytes: int = 0
     is_lost: bool = False
+    is_of_full_volume: bool = False
 
     @property
     def end_byte(self) -> int:
@@ -71,7 +74,8 @@ class Piece:
                 f"{self.skipped_bytes} bytes are not in the object store any more; "
                 "perhaps a backup without them was restored"
             )
-        return f"{self.skipped_bytes} bytes were skipped here"
+        why = ", as the log volume was full" if self.is_of_full_volume else ""
+        return f"{self.skipped_bytes} bytes were skipped here{why}"
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class Log:
     segments: tuple[LogSegment, ...]
     is_complete: bool
     skipped_bytes: int  # as the pod reported, over the whole log
+    was_volume_full: bool
 
     @property
     def end_byte(self) -> int:
@@ -89,12 +94,13 @@ class Log:
         return max((row.start_byte + row.size_bytes for row in self.segments), default=0)
 
     @property
-    def missing_at_end_bytes(self) -> int:
-        """Bytes that were written after the last archived one, and are lost."""
-        if not self.is_complete:
-            return 0
+    def gap_at_end(self) -> Piece | None:
+        """What was written after the last archived byte, and is lost."""
         kept = sum(row.size_bytes for row in self.segments)
-        return max(0, self.skipped_bytes - (self.end_byte - kept))
+        missing = self.skipped_bytes - (self.end_byte - kept)
+        if not self.is_complete or missing <= 0:
+            return None
+        return Piece(self.end_byte, b"", missing, is_of_full_volume=self.was_volume_full)
 
     def pieces(self, start: int = 0, end: int | None = None) -> Iterator[Piece]:
         """What is there between two positions, gaps included, in order."""
@@ -180,8 +186,8 @@ class Log:
             else:
                 yield piece.data
                 at_line_start = piece.data.endswith(b"\n")
-        if self.missing_at_end_bytes:
-            yield _gap_line(Piece(self.end_byte, b"", self.missing_at_end_bytes), at_line_start)
+        if self.gap_at_end is not None:
+            yield _gap_line(self.gap_at_end, at_line_start)
         elif not at_line_start:
             yield b"\n"
 
@@ -194,7 +200,13 @@ def _gap_line(gap: Piece, at_line_start: bool) -> bytes:
 def log_of(archive: ReplicaArchive) -> Log:
     """The log of an archive row; one database query."""
     rows = sorted(archive.segments.all(), key=lambda row: (row.start_byte, row.number))
-    return Log(archive.attempt, tuple(rows), archive.is_complete, archive.skipped_bytes)
+    return Log(
+        archive.attempt,
+        tuple(rows),
+        archive.is_complete,
+        archive.skipped_bytes,
+        was_volume_full=archive.exit_reason == VOLUME_FULL,
+    )
 
 
 def find_log(job: Workload, role: str, index: int, attempt: int | None = None) -> Log | None:

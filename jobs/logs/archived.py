@@ -95,10 +95,11 @@ def batches(log: Log, start: int) -> Iterator[tuple[Batch, int]]:
                 break
             lines, waiting, at = plain_lines(waiting[:end]), waiting[end:], at + end
             yield _batch(lines), at
-    if log.is_complete and (waiting or log.missing_at_end_bytes):
+    gap = log.gap_at_end
+    if log.is_complete and (waiting or gap):
         lines = plain_lines(waiting) if waiting else []
-        if log.missing_at_end_bytes:
-            lines.append(_gap(Piece(log.end_byte, b"", log.missing_at_end_bytes)))
+        if gap:
+            lines.append(_gap(gap))
         yield _batch(lines), at + len(waiting)
 
 

@@ -103,7 +103,7 @@ def _part(
         # Nothing is kept yet, or nothing could be (a full volume): the pod may still have it.
         return Part(role, index, attempt, row.pod, found)
     log = found.log
-    is_whole = log.attempt == row.attempt and log.is_complete and not log.missing_at_end_bytes
+    is_whole = log.attempt == row.attempt and log.is_complete and log.gap_at_end is None
     is_long = asked.tail_lines is None and log.end_byte > LIVE_MAX_BYTES
     return Part(role, index, attempt, "" if is_whole or is_long else row.pod, found)
 

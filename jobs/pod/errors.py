@@ -15,11 +15,13 @@ class PortalError(Exception):
     Attributes:
         status: of an answer that will not change; 0 without an answer, or with one that says
             "later", which is worth another try.
+        is_full: that "later" is because a disk there is full.
     """
 
-    def __init__(self, text: str, status: int = 0) -> None:
+    def __init__(self, text: str, status: int = 0, is_full: bool = False) -> None:
         super().__init__(text)
         self.status = status
+        self.is_full = is_full
 
     @property
     def is_final(self) -> bool:

@@ -13,6 +13,7 @@ from jobs.pod.protocol.placeholders import ReplicaContext
 from jobs.pod.protocol.termination import TerminationMessage, encode
 
 Config = Dict[str, Any]
+ROOM_BYTES = 4096
 
 
 def read_context(config: Config, environ: Dict[str, str]) -> ReplicaContext:
@@ -80,6 +81,31 @@ def write_whole(path: str, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.rename(half, path)
+
+
+def keep_room(path: str) -> None:
+    """Makes a file of blanks that `write_in_room` fills, also where the volume is full by then.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with open(path, "w") as file:
+        file.write(" " * ROOM_BYTES)
+
+
+def write_in_room(path: str, text: str) -> None:
+    """Writes a small file of JSON, durably; in its own bytes where there is no room for a new one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    try:
+        write_whole(path, text)
+    except OSError:
+        with open(path, "r+") as file:
+            file.write(text.ljust(ROOM_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def write_message(path: str, message: TerminationMessage) -> None:

@@ -14,6 +14,7 @@ from jobs.pod.protocol import codes
 NET_TIMEOUT_S = 30  # longer than the portal lets a question wait (jobs/pod_api/hosts.py)
 SEND_BYTES = 256 * 1024
 STARTING_RETRY_S = 180  # of a pod whose program has not begun
+INSUFFICIENT_STORAGE = 507
 
 
 class PortalClient:
@@ -102,7 +103,7 @@ def _exchange(
         return body
     text = f"{parts.netloc} answered {response.status}: {_sentence(body)}"
     if response.status in (408, 425, 429) or response.status >= 500:
-        raise PortalError(text)
+        raise PortalError(text, is_full=response.status == INSUFFICIENT_STORAGE)
     raise PortalError(text, response.status)
 
 
@@ -118,18 +119,27 @@ class RetryBudget:
     """How long to try again: for ever while the program runs, then for a bounded time.
 
     A signal handler writes `hard_deadline`, so plain attributes are polled and nothing is locked.
+
+    Args:
+        retry_s: how long after the program's end.
+        full_retry_s: the same where it is a full disk that refuses, which takes a person to mend.
     """
 
-    def __init__(self, retry_s: float) -> None:
-        self.retry_s = retry_s
+    def __init__(self, retry_s: float, full_retry_s: float) -> None:
+        self._retry_s = retry_s
+        self._full_retry_s = full_retry_s
+        self._is_spent = False  # what comes after what was given up is tried once
         self.ending_at: Optional[float] = None
         self.hard_deadline: Optional[float] = None
 
-    def limit(self, first_failure_at: float) -> float:
+    def _limit(self, first_failure_at: float, is_full: bool) -> float:
         """The monotonic time after which a call that keeps failing is given up."""
+        if self._is_spent:
+            return first_failure_at
         limit = float("inf")
         if self.ending_at is not None:
-            limit = max(first_failure_at, self.ending_at) + self.retry_s
+            retry_s = self._full_retry_s if is_full else self._retry_s
+            limit = max(first_failure_at, self.ending_at) + retry_s
         if self.hard_deadline is not None:
             limit = min(limit, self.hard_deadline)
         return limit
@@ -152,7 +162,8 @@ class RetryBudget:
                 first_failure_at = now if first_failure_at is None else first_failure_at
                 again_at = now + pause_s
                 while time.monotonic() < again_at:
-                    if time.monotonic() >= self.limit(first_failure_at):
+                    if time.monotonic() >= self._limit(first_failure_at, error.is_full):
+                        self._is_spent = True
                         raise
                     time.sleep(min(0.25, pause_s))
                 pause_s = min(30.0, pause_s * 2)
@@ -160,6 +171,7 @@ class RetryBudget:
 
 def starting_budget(config: Dict[str, Any]) -> RetryBudget:
     """Of a pod that waits for the portal before its program can begin."""
-    budget = RetryBudget(min(STARTING_RETRY_S, float(config.get("retry_s") or STARTING_RETRY_S)))
+    retry_s = min(STARTING_RETRY_S, float(config.get("retry_s") or STARTING_RETRY_S))
+    budget = RetryBudget(retry_s, retry_s)
     budget.ending_at = time.monotonic()
     return budget

@@ -32,12 +32,13 @@ from jobs.pod.diagnosis import TAIL_BYTES, diagnose
 from jobs.pod.errors import PortalError
 from jobs.pod.files import (
     Config,
+    keep_room,
     mark_uploaded,
     read_context,
     read_paths,
     remove,
+    write_in_room,
     write_message,
-    write_whole,
 )
 from jobs.pod.peers import (
     Addresses,
@@ -65,6 +66,9 @@ from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segme
 from jobs.pod.shipping import Shipper
 from jobs.pod.volume import LogVolume, is_full
 
+# Where the store is full: it stays so until somebody makes room, and this pod holds the program's GPUs
+# meanwhile. A rescue pod brings the rest from the volume.
+FULL_RETRY_PART = 0.1
 LIVE_WAIT_S = 3.0  # for a stdout that nobody reads, once the program has ended
 AFTER_END_BYTES = 4 * PIPE_BYTES
 
@@ -82,7 +86,8 @@ class Runner:
         self._grace_s = float(config.get("grace_s") or 120)
         # Role -> what runs in its replicas instead of the command; absent in what older versions wrote.
         self._programs: Dict[str, str] = config.get("programs") or {}
-        self._budget = RetryBudget(float(config.get("retry_s") or 600))
+        retry_s = float(config.get("retry_s") or 600)
+        self._budget = RetryBudget(retry_s, retry_s * FULL_RETRY_PART)
         self._job_path = "jobs/" + config["id"] + "/"
         self._replica_path = (
             f"{self._job_path}replicas/{context.role}/{context.task_index}/{context.attempt}/"
@@ -152,7 +157,7 @@ class Runner:
             os.makedirs(context.state_folder, exist_ok=True)
             # A container that starts again in the same pod has not ended any more.
             remove(os.path.join(context.state_folder, "uploaded"))
-            remove(os.path.join(context.state_folder, "exit.json"))
+            keep_room(self._exit_path)
             os.makedirs(context.artifacts_dir, exist_ok=True)
         except OSError:
             pass  # the first segment fails the same way and says so
@@ -357,10 +362,9 @@ class Runner:
         self._live.put(notice(text).encode("utf-8", "replace"), self._may_block)
 
     def _report(self, ending: Ending) -> None:
-        problem = self._archive.problem
         body = {
             "exit_code": ending.exit_code,
-            "reason": problem[0] if problem else ending.reason,
+            "reason": self._reason(ending),
             "skipped_bytes": self._archive.skipped_bytes + self._shipper.refused_bytes,
             "by_rescue": False,
             "pod_uid": self._context.pod_uid,
@@ -370,17 +374,25 @@ class Runner:
         self._budget.keep_trying(lambda: self._portal.post(path, body))
         mark_uploaded(attempt_folders(self._context.state_parent, self._context.attempt))
 
+    @property
+    def _exit_path(self) -> str:
+        return os.path.join(self._context.state_folder, "exit.json")
+
+    def _reason(self, ending: Ending) -> str:
+        """What the archive is told: why a part of the log is missing goes before how the program ended."""
+        return self._archive.problem[0] if self._archive.problem is not None else ending.reason
+
     def _write_exit(self, ending: Ending) -> None:
         fields = {
             "exit_code": ending.exit_code,
-            "reason": ending.reason,
+            "reason": self._reason(ending),
             "text": ending.text,
             "end_byte": self._archive.position,
             "skipped_bytes": self._archive.skipped_bytes,
             "ended_at": time.time(),
         }
         try:
-            write_whole(os.path.join(self._context.state_folder, "exit.json"), json.dumps(fields))
+            write_in_room(self._exit_path, json.dumps(fields))
         except OSError as error:
             self._live_line(f"the exit code cannot be written to the log volume: {error.strerror}")
 

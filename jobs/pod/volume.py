@@ -1,6 +1,7 @@
 # ruff: noqa: UP006, UP035, UP045 (the syntax of Python 3.6: images bring their own Python)
 """The log on the volume, as the runner writes it: segments up to a limit, whatever the volume does."""
 
+import contextlib
 import errno
 import os
 import time
@@ -119,11 +120,15 @@ class LogVolume:
             return
         fd, self._fd = self._fd, None
         path = segment_path(self._folder, self._number)
+        size, self._size = self._size, 0
         try:
             os.close(fd)
         except OSError as error:
             self._fail(error)
-        size, self._size = self._size, 0
+        if self.problem is not None:
+            # A file system of the network may refuse what it has taken.
+            with contextlib.suppress(OSError):
+                size = min(size, os.stat(path).st_size)
         if size:
             self._keep(Segment(self._number, self._start, size, path, time.monotonic(), False))
         else:

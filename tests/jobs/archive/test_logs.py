@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,7 +57,6 @@ def test_gaps_are_shown_as_one_line_each(job: Workload) -> None:
         (23, b"", 7),
         (30, b"line\nend", 0),
     ]
-    assert log.missing_at_end_bytes == 10
     assert whole(log.text()) == (
         b"first\n[homeport] 10 bytes were skipped here\n"
         b"half a \n[homeport] 7 bytes were skipped here\n"
@@ -64,6 +64,8 @@ def test_gaps_are_shown_as_one_line_each(job: Workload) -> None:
     )
     assert log.read(0, 100) == b"first\nhalf a line\nend"
     assert [piece.skipped_bytes for piece in log.pieces(8, 12)] == [4]
+    full = replace(log, was_volume_full=True)
+    assert whole(full.text()).endswith(b" 10 bytes were skipped here, as the log volume was full\n")
 
 
 @pytest.mark.parametrize("gone", [{1, 2}, {2, 3}, {1}, {1, 2, 3}])

@@ -12,6 +12,7 @@ from jobs.pod.portal_client import PortalClient, RetryBudget
 from jobs.pod.shipping import Shipper
 from jobs.pod.volume import LogVolume
 from tests.jobs.pod.pods import TOKEN, UID, FakeDoor, Pod, end, wait_until
+from tests.tools.small_disk import mounts_a_small_disk, small_disk
 
 
 def test_segments_are_closed_by_size_and_by_age(pod: Pod, door: FakeDoor) -> None:
@@ -63,7 +64,7 @@ def volume(pod: Pod, door: FakeDoor) -> LogVolume:
     """Of 40 bytes, in segments of 10."""
     pod.state.mkdir(parents=True)
     shipper = Shipper(
-        PortalClient(door.url, TOKEN), "jobs/x/replicas/worker/0/1/", UID, RetryBudget(1)
+        PortalClient(door.url, TOKEN), "jobs/x/replicas/worker/0/1/", UID, RetryBudget(1, 1)
     )
     limits = {"log_archive_bytes": 40, "segment_bytes": 10, "segment_s": 60}
     return LogVolume(str(pod.state), limits, shipper)
@@ -134,6 +135,40 @@ def test_a_full_log_volume_is_told_once_and_the_output_goes_on(pod: Pod, door: F
     kept = door.log("worker-0-2")
     assert 0 < len(kept) <= 300_000
     assert len(kept) + door.ends[-1]["skipped_bytes"] == 1000 * 1000
+
+
+@mounts_a_small_disk
+def test_a_store_and_a_log_volume_that_are_full_do_not_keep_an_ended_program_running(
+    pod: Pod, door: FakeDoor
+) -> None:
+    """What was on the volume comes by a rescue once there is room, with how much is missing, and why."""
+    pod.config["retry_s"] = 20
+    pod.python(
+        "import os, time\n"
+        "os.write(1, b'early\\n')\n"
+        "while not os.path.exists('full'): time.sleep(0.02)\n"
+        "os.write(1, b'x' * 100_000); raise SystemExit(3)"
+    )
+    with small_disk(pod.root / "log", 2**20) as disk:
+        process, early = pod.start_and_read()
+        wait_until(lambda: (pod.state / "000001.log").read_bytes() == early)
+        disk.fill()
+        door.put_status = 507
+        (pod.root / "workspace/full").touch()
+        process.communicate(timeout=15)
+        assert process.returncode == 3
+        said = pod.message
+        assert (said["reason"], said["archive"]) == ("volume_full", "volume_full")
+        assert said["uploaded"] is False
+        assert "answered 507" in said["text"]
+        disk.make_room()
+        door.put_status = None
+        assert pod.program("rescue")[0] == 0
+        kept = door.log()
+        assert kept.startswith(early)
+        missing = len(early) + 100_000 - len(kept)
+        assert missing > 90_000
+        assert door.ends == [end(3, "volume_full", skipped=missing, rescued=True)]
 
 
 def test_a_log_folder_that_cannot_be_written_does_not_stop_the_program(
