@@ -200,7 +200,7 @@ def queue_entry_json(entry: QueueEntry) -> dict[str, Any]:
 
 
 class QueueView(APIView):
-    """What waits, of all that the caller may see, in the order in which it is asked."""
+    """What waits, of all that the caller may see, in the order in which it is tried."""
 
     @extend_schema(responses=PlaceSerializer(many=True))
     def get(self, request: Request) -> Response:

@@ -26,20 +26,29 @@ _RESUME = "Resume it to go on; a program that saves checkpoints continues from t
 # code -> (sentence, next step); names in braces are the facts that `make` needs.
 ROWS: dict[str, tuple[str, str]] = {
     # --- waits in the queue; the arithmetic is the sentence ---
-    "quota": ("{text}", "Starts when one of your workloads ends"),
+    "quota": (
+        "{text}",
+        "Starts when enough of its namespace's work has ended; stop some, request less, or ask your lead for quota.",
+    ),
     "quota_part": (
         "{text}",
         "Starts when its part grows: with nodes, weights or fixed quotas. Or request less.",
     ),
     "quota_unknown": ("{text}", _WAIT),
-    "nodes": ("{text}", "Starts when the nodes have enough free capacity"),
+    "nodes": (
+        "{text}",
+        "Starts when enough capacity is free; what requests less may start sooner.",
+    ),
     "no_nodes": ("{text}", _WAIT),
     "no_pool": (
         "Waiting for its pool: there is no pool {pool}, or it is not for its team.",
         "Submit it again with another pool, or tell your admin.",
     ),
     "catalog_wrong": ("Nothing starts, for {detail}.", _ADMIN),
-    "queue": ("{text}", "Starts after that one; stop that one if this is more urgent"),
+    "queue": (
+        "{text}",
+        "Starts after that one; if this one is more urgent, move it to the front of its namespace's queue.",
+    ),
     "withdrawn": ("{text}", "Request less per replica if this repeats."),
     "over_quota": ("{text}", "Delete it and submit a smaller one, or ask your lead for quota."),
     "over_node": ("{text}", "Delete it and request less per replica."),
@@ -455,7 +464,7 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "tenant_suspended": (
         "The namespace is suspended.",
-        "Ask your lead or admin to resume the namespace, then submit again.",
+        "Ask your lead or an admin to resume the namespace; queued work then starts automatically.",
     ),
     "tenant_deleting": ("The namespace is being deleted.", "Ask your admin."),
     # --- ourselves ---

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy
 from jobs.kinds.registry import KINDS
 from jobs.models import Workload
 from jobs.places import QueuePlace
+from jobs.rules.states import WorkloadState
 from portal.web.format import duration_text
 from tenants import policy
 
@@ -21,14 +22,14 @@ from tenants import policy
 _BASES = {
     "now": gettext_lazy("with the next look at the queue"),
     "deadline": gettext_lazy("when %(what)s ends (deadline)"),
-    "usual": gettext_lazy("when %(what)s ends (usual duration)"),
+    "usual": gettext_lazy("when %(what)s ends, if it takes as long as usual"),
     "stopping": gettext_lazy("when %(what)s has stopped"),
     "backoff": gettext_lazy("when its wait after the last attempt is over"),
     "turn": gettext_lazy("when it is its turn"),
-    "unlimited": gettext_lazy("%(what)s has no limit"),
-    "overdue": gettext_lazy("%(what)s has run for longer than was expected"),
-    "obstacle": gettext_lazy("it may not start now"),
-    "far": gettext_lazy("too much has to end before; only the next ends are worked out"),
+    "unlimited": gettext_lazy("%(what)s has no deadline"),
+    "overdue": gettext_lazy("%(what)s has run for longer than usual, and has no deadline"),
+    "obstacle": gettext_lazy("it may not start yet"),
+    "far": gettext_lazy("too much has to end before it; only the next ends are worked out"),
     "nothing": gettext_lazy("no end that is known would make room for it"),
 }
 
@@ -40,13 +41,14 @@ class ShownPlace:
     Attributes:
         position: within its namespace, from 1; `position_all` in the whole queue.
         starts_at: about then; None: it cannot be told.
-        basis: what that follows from, or why it cannot be told, in words.
+        basis_code: what that follows from, or why it cannot be told; `basis` is the same in words.
         rules: those that applied, in order.
     """
 
     position: int
     position_all: int
     starts_at: datetime | None
+    basis_code: str
     basis: str
     rules: list[str]
 
@@ -57,8 +59,12 @@ class ShownPlace:
             return _("When it starts cannot be estimated: %(basis)s.") % {"basis": self.basis}
         wait_s = (self.starts_at - now()).total_seconds()
         if wait_s < 60:
-            return _("Starts any moment, %(basis)s.") % {"basis": self.basis}
+            return _("Starts any moment now, %(basis)s.") % {"basis": self.basis}
         told = {"wait": duration_text(round(wait_s / 60) * 60), "basis": self.basis}
+        if self.basis_code == "usual":
+            return _("May start in about %(wait)s, %(basis)s.") % told
+        if self.basis_code == "backoff":
+            return _("Is tried again in about %(wait)s, %(basis)s.") % told
         return _("Starts in about %(wait)s, %(basis)s.") % told
 
 
@@ -67,14 +73,21 @@ def read_places(user: Any, workloads: Iterable[UUID]) -> dict[UUID, ShownPlace]:
     cause = Workload.objects.filter(pk=OuterRef("cause"))
     seen = cause.filter(policy.within_tenants(user, "see"))
     rows = QueuePlace.objects.filter(workload__in=list(workloads)).annotate(
-        cause_kind=Subquery(cause.values("kind")[:1]), cause_name=Subquery(seen.values("name")[:1])
+        cause_kind=Subquery(cause.values("kind")[:1]),
+        cause_state=Subquery(cause.values("state")[:1]),
+        cause_name=Subquery(seen.values("name")[:1]),
     )
     return {
         row.pk: ShownPlace(
             row.position,
             row.position_all,
             row.starts_at,
-            basis_text(row.basis, _what(row.cause_kind, row.cause_name)),
+            row.basis,
+            basis_text(
+                row.basis,
+                _what(row.cause_kind, row.cause_name),
+                is_ahead=row.cause_state == WorkloadState.QUEUED,
+            ),
             row.rules,
         )
         for row in rows
@@ -82,8 +95,10 @@ def read_places(user: Any, workloads: Iterable[UUID]) -> dict[UUID, ShownPlace]:
     }
 
 
-def basis_text(basis: str, what: str) -> str:
-    """In words; `what` is the workload that it is about."""
+def basis_text(basis: str, what: str, *, is_ahead: bool = False) -> str:
+    """In words; `what` is the workload that it is about, which may itself still be queued, ahead of this one."""
+    if is_ahead:
+        what = _("%(what)s, which is queued ahead of it,") % {"what": what}
     return _BASES[basis] % {"what": what}
 
 

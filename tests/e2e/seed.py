@@ -8,6 +8,7 @@ import os
 from datetime import datetime, timedelta
 from typing import Any
 
+from jobs.rules import reasons
 from tests.e2e.seed_fleet import make_nodes, report
 from tests.e2e.seed_namespaces import make_namespaces
 from tests.e2e.seed_people import make_people
@@ -267,7 +268,7 @@ def queued(tenant: Any, at: datetime) -> Any:
         queued_at=at - timedelta(minutes=7),
         reason_code="quota",
         reason_text="Waiting for quota: needs 2 GPUs, 0 of 2 free",
-        reason_next_step="Starts when one of your workloads ends",
+        reason_next_step=reasons.ROWS["quota"][1],
     )
     event(job, job.queued_at, "Queued", "Waiting for quota: needs 2 GPUs, 0 of 2 free")
     return job

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from jobs.rules import reasons
 from tests.e2e.seed_use import use
 
 GIB = 1024**3
@@ -100,7 +101,7 @@ def make_notebooks(tenant: Any, at: datetime) -> dict[str, Any]:
         steps=start_steps(asked, 1, state="now"),
         reason_code="quota",
         reason_text="Waiting for quota: needs 2 GPUs, 0 of 2 free",
-        reason_next_step="Starts when one of your workloads ends",
+        reason_next_step=reasons.ROWS["quota"][1],
     )
     asked = at - timedelta(minutes=40)
     failed = make_service(

@@ -41,20 +41,23 @@ def _asked(queued: QueuedWorkload, rules: QueueRules, *, is_aged: bool) -> tuple
     """When it is asked."""
     hours = rules.aging_s // 3600
     told = (
-        "Fair share: the team that holds least for its weight is asked first, in it the namespace that "
-        "holds least, of equal ones the oldest."
+        "Fair share: the team that holds least for its weight is tried first, in it the namespace that "
+        "holds least, of equal ones what was submitted first."
         if rules.fair_share
-        else "Order: the oldest in the cluster is asked first."
+        else "Order: what was submitted first, in the whole cluster, is tried first."
     )
     if queued.priority == HIGH:
-        told = "High priority: it is asked before the rest of its team, and before no other team."
+        told = "High priority: it is tried before the rest of its team, and before no other team."
     if is_aged:
         told = (
             f"Aging: it has waited for more than {hours} hours in which nothing as large of its "
-            "namespace started, so it is asked before all others."
+            "namespace started, so it is tried before all others."
         )
     if queued.priority == LOW:
-        told = "Low priority: it is asked after all others, and may be stopped for them."
+        told = (
+            "Low priority: it is tried after everything of normal and high priority, and may be stopped "
+            "to make room for that."
+        )
     own = "Own order: it was moved among what its namespace has in the queue."
     return (told, own) if queued.rank else (told,)
 
@@ -66,19 +69,19 @@ def _waits(
     if why.code == "backing_off":
         at = moment_text(queued.not_before_s)
         return (
-            f"Back-off: the cluster had not placed it, so it is tried again at {at}. It holds up nobody.",
+            f"Back-off: the cluster could not place it, so it is tried again at {at}. It holds up nobody.",
         )
     if why.code not in _OWN_WORDS:
-        return ("It may not start now, whatever room there is. It holds up nobody.",)
+        return ("It may not start yet, whatever room there is. It holds up nobody.",)
     if why.code == "quota":
         told = (
-            "Quota: its namespace has too little left. Others of the namespace that want the same wait "
-            "behind it; other namespaces do not."
+            "Quota: its namespace has too little left. Later workloads of the namespace that need the same "
+            "wait behind it; other namespaces do not."
         )
         return (told,)
     if why.code == "behind":
         return (
-            "Quota: one of its namespace that is asked before lacks quota that this one wants, too.",
+            "Quota: a workload of its namespace that is ahead of it lacks quota that this one needs, too.",
         )
     found = ["Quota: its namespace has enough left."]
     if why.code == "claim":
@@ -87,7 +90,8 @@ def _waits(
         )
         return tuple(found)
     found.append(
-        "All or nothing: free nodes that are not kept for others have no room for all of its replicas together."
+        "All or nothing: it starts with all of its replicas at once, and the free nodes that are not kept "
+        "for others have no room for that."
     )
     if state.now_s < queued.stops_from_s:
         found.append(
@@ -111,22 +115,22 @@ def _own(kept: Reservation) -> str:
     by = (
         f"by the deadlines of what runs there it starts by {moment_text(kept.starts_at_s)} at the latest"
         if kept.starts_at_s != UNKNOWN
-        else "what runs there has no deadline, so nobody knows by when"
+        else "what runs there has no deadline, so nobody knows when"
     )
-    return (
-        f"Reservation: {_nodes(kept).lower()} kept for it, the first that lacks only nodes; {by}."
-    )
+    return f"Reservation: {_nodes(kept).lower()} kept for it, as it is the first that lacks only free nodes; {by}."
 
 
 def _others(kept: Reservation, queued: QueuedWorkload) -> str:
-    told = f"Reservation: {_nodes(kept).lower()} kept for one that is asked before"
+    told = f"Reservation: {_nodes(kept).lower()} kept for a workload ahead of it"
     if kept.starts_at_s == UNKNOWN:
-        return f"{told}. What lasts an hour at most still starts there, and what fits beside it."
+        return f"{told}. Only what lasts an hour at most, or fits beside it, still starts there."
     at = moment_text(kept.starts_at_s)
     own = (
-        "this one has none" if queued.lasts_s == UNKNOWN else "this one ends later if it starts now"
+        "this one has no deadline"
+        if queued.lasts_s == UNKNOWN
+        else "this one ends later if it starts now"
     )
     return (
-        f"{told}, until {at}. What ends before then by its deadline still starts there, and what fits "
-        f"beside it; {own}."
+        f"{told}, which starts by {at} at the latest. Until then only what ends before by its deadline, or "
+        f"fits beside it, still starts there; {own}."
     )

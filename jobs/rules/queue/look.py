@@ -445,11 +445,13 @@ class _Answers:
         match why.code:
             case "behind":
                 ahead = self._by_id[why.behind].name
-                return Fit("later", "queue", f"Queued behind “{ahead}”")
+                return Fit(
+                    "later", "queue", f"Waiting for quota behind “{ahead}”, which needs the same"
+                )
             case "quota":
                 return self._of_quota(one)
             case "claim":
-                text = "Waiting until work of low priority has been stopped for it, which has time to save"
+                text = "Waiting for free nodes: work of low priority is being stopped for it, and has time to save"
                 return Fit("later", "nodes", text)
         answer = self._placement(one.requests, one.pools)
         kept = self._reservations.get(one.workload_id)
@@ -459,7 +461,7 @@ class _Answers:
             code = answer.code or "nodes"
             return Fit("later", code, f"{told}; {_promise(kept)}")
         if answer.kind == "now":
-            text = "Waiting for free nodes: what is free is kept for one that has waited longer"
+            text = "Waiting for free nodes: what is free is kept for a workload ahead of it"
             return Fit("later", "nodes", text)
         return answer
 
@@ -475,7 +477,7 @@ class _Answers:
             left += amount_of(self._waiting.held_by_low(one.tenant_id))
         lacking = left.lacking(wanted)
         if not lacking:
-            text = "Waiting for quota: what is free of it is kept for one that has waited longer"
+            text = "Waiting for quota: what is free of it is kept for a workload ahead of it"
             return Fit("later", "quota", text)
         words = (needs_text(r, wanted.get(r), left.get(r), headroom.hard.get(r)) for r in lacking)
         return Fit("later", "quota", f"Waiting for quota: {'; '.join(words)}")
@@ -485,8 +487,8 @@ def _promise(kept: Reservation) -> str:
     """What the owner of a reservation is told."""
     where = "a node is" if len(kept.room) == 1 else f"{len(kept.room)} nodes are"
     if kept.starts_at_s == UNKNOWN:
-        return f"{where} kept for it as soon as what runs there has ended"
-    return f"{where} kept for it, and it starts by {moment_text(kept.starts_at_s)} at the latest"
+        return f"{where} kept for it, but what runs there has no deadline"
+    return f"{where} kept so that it starts by {moment_text(kept.starts_at_s)} at the latest"
 
 
 def _amounts(start: Start) -> dict[str, Amount]:

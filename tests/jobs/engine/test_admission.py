@@ -52,7 +52,9 @@ async def test_many_at_once_get_exactly_what_there_is(world: World) -> None:
         assert held(world) <= 8
     assert await states(world) == ["running"] * 8 + ["queued"] * 4
     last = await world.row()
-    assert last.reason_text.startswith(("Waiting for quota: needs 1 GPU", "Queued behind"))
+    assert last.reason_text.startswith(
+        ("Waiting for quota: needs 1 GPU", "Waiting for quota behind")
+    )
 
 
 async def test_what_ends_makes_room_in_the_order_of_submission(world: World) -> None:
@@ -148,8 +150,8 @@ async def test_room_is_kept_for_one_that_lacks_only_nodes() -> None:
     assert kept.starts_at is not None
     room_s = kept.starts_at.timestamp() - (await world.row(first)).admitted_at.timestamp()
     assert 0 <= room_s - (60 + 600 + 120) < 1, "rounded up"
-    assert "; a node is kept for it, and it starts by " in (await state(large))[1]
-    assert (await state(endless))[1].endswith("what is free is kept for one that has waited longer")
+    assert "; a node is kept so that it starts by " in (await state(large))[1]
+    assert (await state(endless))[1].endswith("what is free is kept for a workload ahead of it")
     await Workload.objects.filter(pk__in=[first.pk, short.pk]).aupdate(desired="stop")
     await world.until(lambda row: row.state == "running", of=large, seconds=10)
     assert (await state(endless))[0] == "queued"
@@ -283,7 +285,7 @@ async def test_low_gives_its_room_and_comes_back() -> None:
     assert (await world.row(low)).reason_code == "preempted_low"
     assert await NodeClaim.objects.filter(workload=normal.pk).aexists()
     waits = await world.row(normal)
-    assert waits.reason_text.startswith("Waiting until work of low priority has been stopped")
+    assert waits.reason_text.startswith("Waiting for free nodes: work of low priority is")
     late = await world.submit(name="late", replicas=needs(gpu=1))
     await world.until(lambda row: row.state == "running", of=normal, seconds=5)
     row = await world.row(low)

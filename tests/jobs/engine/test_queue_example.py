@@ -98,9 +98,9 @@ class Example(Played):
         found = {}
         for pk, one in places_of(self.looked, {}, self.now_s).items():
             what = names[str(one.cause)] if isinstance(one.cause, UUID) else ""
-            basis = basis_text(one.basis, what)
+            basis = basis_text(one.basis, what, is_ahead=str(one.cause) in self._queue)
             found[names[str(pk)]] = ShownPlace(
-                one.position, one.position_all, one.starts_at, basis, list(one.rules)
+                one.position, one.position_all, one.starts_at, one.basis, basis, list(one.rules)
             )
         return found
 

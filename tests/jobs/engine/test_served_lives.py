@@ -181,7 +181,7 @@ async def test_notebooks_and_trainings_share_quota_and_queue(world: World) -> No
     assert service.reason_text == "Waiting for quota: needs 5 GPUs, 3 of 8 free"
     assert service.steps[1] == {**service.steps[1], "state": "now", "detail": service.reason_text}
     why = (await world.row(later)).reason_text
-    assert why == "Queued behind “wide”"
+    assert why == "Waiting for quota behind “wide”, which needs the same"
     await Workload.objects.filter(pk=training.pk).aupdate(desired="stop")
     await world.until(is_state("running"), of=wide)
     await world.until(is_state("running"), of=later)

@@ -198,7 +198,7 @@ def at_once(one: Situation) -> Situation:
 
 OLD = {"queued_at": NOW - timedelta(hours=7)}
 FREE = "Waiting for free nodes: needs {} GPUs, {} of 8 free"
-KEPT = "Waiting for free nodes: what is free is kept for one that has waited longer"
+KEPT = "Waiting for free nodes: what is free is kept for a workload ahead of it"
 # fmt: off
 SITUATIONS = {
     "quota": Situation(
@@ -206,7 +206,7 @@ SITUATIONS = {
         "deadline", "r", quota=6),
     "behind one of the own namespace": Situation(
         (runs("r", 4, 2 * HOUR_S),), (waits("v", 4, lasts_s=1800), waits("w", 1, after_s=1)),
-        "Queued behind “v”", "deadline", "v", quota=4),
+        "Waiting for quota behind “v”, which needs the same", "deadline", "v", quota=4),
     "nodes": Situation(
         (runs("r", 6, HOUR_S, namespace="u"),), (waits("w", 4),), FREE.format(4, 2), "deadline", "r"),
     "after one that is queued now": Situation(
@@ -227,11 +227,11 @@ SITUATIONS = {
         "is in about 15 minutes", "backoff", without=at_once),
     "a claim": Situation(
         (runs("r", 8, is_low=True, namespace="u"),), (waits("w", 8),),
-        "Waiting until work of low priority has been stopped for it, which has time to save",
+        "Waiting for free nodes: work of low priority is being stopped for it, and has time to save",
         "stopping", "r"),
     "aged, and room is kept without a time": Situation(
         (runs("r", 6, namespace="u"), runs("s", 2, HOUR_S, namespace="u")), (waits("w", 8, **OLD),),
-        FREE.format(8, 0) + "; a node is kept for it as soon as what runs there has ended", "unlimited", "r"),
+        FREE.format(8, 0) + "; a node is kept for it, but what runs there has no deadline", "unlimited", "r"),
     "low, after a younger one": Situation(
         (runs("r", 8, HOUR_S, namespace="u"),),
         (waits("w", 8, priority="low"), waits("v", 8, after_s=1, lasts_s=2 * HOUR_S)), FREE.format(8, 0),

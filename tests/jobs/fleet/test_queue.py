@@ -103,7 +103,7 @@ def keep(name: str, position_all: int, wait_min: int | None, basis: str, cause=N
     row = Workload.objects.get(name=name)
     at = None if wait_min is None else now() + timedelta(minutes=wait_min, seconds=10)
     rules = [
-        "Order: the oldest in the cluster is asked first.",
+        "Order: what was submitted first, in the whole cluster, is tried first.",
         "Quota: its namespace has enough left.",
     ]
     QueuePlace.objects.create(
@@ -145,14 +145,18 @@ def test_a_page_says_the_place_what_is_lacking_and_when_because_of_what(alice: T
     assert told(alice.owner, first) == (
         "Position 1 in its namespace, 4 in the whole queue. Waiting for quota: needs 2 GPUs "
         "Starts in about 1 h 30 min, when runs ends (deadline). "
-        "Why? Order: the oldest in the cluster is asked first. Quota: its namespace has enough left. "
+        "Why? Order: what was submitted first, in the whole cluster, is tried first. Quota: its namespace has enough left. "
         "Stop something."
     )
     begins = "When it starts cannot be estimated: "
-    assert f"{begins}another person's notebook has no limit." in told(alice.owner, last)
-    assert f"{begins}notebook nlp has no limit." in told(root, last)
+    assert f"{begins}another person's notebook has no deadline." in told(alice.owner, last)
+    assert f"{begins}notebook nlp has no deadline." in told(root, last)
     book.delete()
-    assert f"{begins}what runs there has no limit." in told(root, last)
+    assert f"{begins}what runs there has no deadline." in told(root, last)
+    in_2h = now() + timedelta(hours=2, seconds=10)
+    QueuePlace.objects.filter(workload=last).update(basis="usual", cause=first.pk, starts_at=in_2h)
+    ahead = "when first, which is queued ahead of it, ends, if it takes as long as usual."
+    assert f"May start in about 2 h, {ahead}" in told(alice.owner, last)
     place = rest(alice.owner, "/api/v1/queue/")["results"][0]
     assert place["start_estimate"]["basis"] == "when runs ends (deadline)"
     assert len(place["rules"]) == 2
@@ -161,4 +165,4 @@ def test_a_page_says_the_place_what_is_lacking_and_when_because_of_what(alice: T
     service = Workload.objects.get(name="between")
     keep("between", 6, 0, "now")
     note = read(alice.owner, f"/notebooks/{service.pk}/").one("div", id="queue-place")
-    assert "Starts any moment, with the next look at the queue." in note.text
+    assert "Starts any moment now, with the next look at the queue." in note.text

@@ -42,8 +42,8 @@ WITHDRAWN = (
 )
 CLOSED = QuotaHeadroom(HARD, HARD, "The namespace is suspended.", "tenant_suspended")
 FULL = node(used=Amount(4000, 4 * GI, 0, 4))
-KEPT = "Waiting for free nodes: what is free is kept for one that has waited longer"
-PROMISE = "; a node is kept for it, and it starts by 13:00 UTC on 20 November at the latest"
+KEPT = "Waiting for free nodes: what is free is kept for a workload ahead of it"
+PROMISE = "; a node is kept so that it starts by 13:00 UTC on 20 November at the latest"
 IN_AN_HOUR = (running("r", 4, 3600),)
 # A table: the queue, headrooms, nodes, what runs, and what each is told.
 # fmt: off
@@ -54,7 +54,7 @@ LOOKS = {
     "a smaller one that wants what another of its namespace lacks of the quota": (
         [queued("big", 1, cpu=8), queued("small", 2, cpu=1)],
         {"t": QuotaHeadroom(HARD, HARD - Amount(1000))}, PLENTY, (),
-        {"big": QUOTA, "small": "Queued behind “big”"}),
+        {"big": QUOTA, "small": "Waiting for quota behind “big”, which needs the same"}),
     "the head of one namespace does not hold up another": (
         [queued("big", 1, cpu=8), queued("other", 2, tenant="u")],
         {**HEADROOM, "t": QuotaHeadroom(HARD, HARD - Amount(1000))}, PLENTY, (),
