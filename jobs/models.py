@@ -129,9 +129,10 @@ class Workload(models.Model):
     # Fixed at admission: its room is free then at the latest. Null: it has no deadline, or an earlier
     # version admitted it.
     ends_by = models.DateTimeField(null=True)
-    # While it is being stopped for another one: since when, and for whose.
+    # While it is being stopped for another one: since when, and for whose, or why for nobody.
     preempted_at = models.DateTimeField(null=True)
     preempted_for = models.CharField(max_length=150, blank=True, default="", db_default="")
+    preempted_why = models.TextField(blank=True, default="", db_default="")
     stops_from = models.DateTimeField(null=True)  # until then nothing is stopped for it
     started_at = models.DateTimeField(null=True)  # first time that all of it ran, or answered
     deciders_ended_at = models.DateTimeField(null=True)  # when the deciding replicas ended

@@ -118,15 +118,15 @@ class AdmissionPass:
             pools, wrong = (), str(error)
         read = partial(queue_rows.read_queue, now, pools)
         queue, read_s = await sync_to_async(_measured)(read)
-        self._is_empty = not queue.queued
+        self._is_empty = not (queue.queued or queue.holds)
         self._oldest = None
-        if not queue.queued:
+        if self._is_empty:
             self._is_wanted, self._took_s, self.looked = False, 0.0, None
             return []
         if queue.chosen.fair_share and not wrong:
             await self._read_shares(now)
         looked, packed_s = await self._decide(queue, now, wrong)
-        self.looked = looked
+        self.looked = looked if queue.queued else None
         found = looked.decisions
         self._not_before = looked.look_at
         self._looked_at, self._took_s = self._clock.now(), read_s + packed_s
@@ -204,6 +204,7 @@ class AdmissionPass:
             queue.recent,
             sum(pods for at, pods in self._started if at > now - _PODS_FOR),
             *whose(queue.tenants, self._shares, capacity.tenants),
+            queue.holds,
         )
         chosen = queue.chosen
         rules = replace(RULES, fair_share=chosen.fair_share, aging_s=chosen.aging_s)

@@ -20,8 +20,9 @@ from jobs.rules.admission import (
     without,
 )
 from jobs.rules.nodes import capacity_of, is_selected
-from jobs.rules.queue.look import QuotaHeadroom, seconds_of, size_of
+from jobs.rules.queue.look import QuotaHeadroom, size_of
 from jobs.rules.queue.state import NOTHING, RunningWorkload, Size, add, total
+from jobs.rules.queue.times import seconds_of
 from portal.catalog import get_catalog
 from portal.cluster import objects, resources
 from portal.cluster.cache import ClusterCache
@@ -49,8 +50,8 @@ def read_capacity(
         planned: by workload: what of which node it was admitted to.
     """
     invisible: dict[str, Amount] = {}
-    # Where what is still to come will come is a guess; what is kept for others it does not take.
-    kept = {name for one in queue.kept.reservations for name, _ in one.room}
+    # Where what is still to come will come is a guess; what is kept or held it does not take.
+    kept = {name for one in queue.kept.reservations for name, _ in one.room} | queue.holds.keys()
     nodes = in_order_of_filling(node_capacities(cache), kept)
     running = []
     for admitted in queue.admitted:

@@ -23,8 +23,9 @@ from jobs.models import Workload
 from jobs.places import QueuePlace
 from jobs.rules.queue.estimate import estimate, line_of, rounded_s, series_of, usual_s
 from jobs.rules.queue.explain import explain
-from jobs.rules.queue.look import Looked, time_of
+from jobs.rules.queue.look import Looked
 from jobs.rules.queue.state import UNKNOWN, QueueState
+from jobs.rules.queue.times import time_of
 from jobs.rules.states import WorkloadState
 
 log = logging.getLogger(__name__)

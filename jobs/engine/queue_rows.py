@@ -49,7 +49,7 @@ _GOING = FINAL_STATES | {WorkloadState.STOPPING}
 
 
 def read_queue(now: datetime, known: Sequence[Pool] = ()) -> Queue:
-    """The queue, and what has been admitted; the latter is not read for an empty queue.
+    """The queue, and what has been admitted; of an empty queue only while an admin holds nodes.
 
     Args:
         known: the pools of the catalog.
@@ -59,7 +59,8 @@ def read_queue(now: datetime, known: Sequence[Pool] = ()) -> Queue:
     rows = _with_policy(Workload.objects.filter(IS_QUEUED).select_related("tenant__team"))
     whose = [f"tenant__{name}" for name in _WHOSE]
     found = list(rows.only(*columns, "tenant", *shown, *whose))
-    if not found:
+    holds = reservations.load_holds()
+    if not found and not holds:
         return Queue((), (), ())
     chosen = Scheduling.load()
     tenants = {one.tenant_id: one.tenant for one in found}
@@ -77,6 +78,7 @@ def read_queue(now: datetime, known: Sequence[Pool] = ()) -> Queue:
         kept=reservations.load(),
         chosen=chosen,
         recent=_recent(since) if is_old else {},
+        holds=holds,
     )
 
 

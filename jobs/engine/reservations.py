@@ -8,9 +8,11 @@ from uuid import UUID
 from jobs.engine.rows import Kept
 from jobs.models import Replica, Workload
 from jobs.places import NodeClaim, NodeReservation
-from jobs.rules.queue.look import seconds_of, time_of
+from jobs.rules.queue.holds import held_before
 from jobs.rules.queue.state import Reservation, RoomClaim, Size
+from jobs.rules.queue.times import seconds_of, time_of
 from jobs.rules.states import WorkloadState
+from jobs.scheduling.models import NodeHold
 
 
 def load() -> Kept:
@@ -70,10 +72,16 @@ def _replace(rows: Sequence[Any], table: Any, time: str) -> None:
         )
 
 
-def avoided_nodes(workload_id: UUID) -> tuple[str, ...]:
-    """Names of nodes that are kept for others than this one, which may not end before they need them.
+def load_holds() -> dict[str, int]:
+    """Names of the nodes that admins hold -> from when on, in seconds."""
+    return {name: seconds_of(at) for name, at in NodeHold.objects.values_list("node", "from_at")}
 
-    Not those that its latest pods were on: between two attempts it keeps its room.
+
+def avoided_nodes(workload_id: UUID) -> tuple[str, ...]:
+    """Names of nodes that are kept for others than this one, or held, where it may not end before that.
+
+    Not those kept that its latest pods were on: between two attempts it keeps its room. But nothing
+    starts on a held node.
     """
     ends_by = Workload.objects.only("ends_by", "admitted_at").get(pk=workload_id).room_ends_by
     names: set[str] = set()
@@ -87,4 +95,5 @@ def avoided_nodes(workload_id: UUID) -> tuple[str, ...]:
         placed = Replica.objects.filter(workload=workload_id).exclude(node="")
         latest = placed.order_by("-attempt").values_list("attempt", flat=True)[:1]
         names -= set(placed.filter(attempt__in=list(latest)).values_list("node", flat=True))
+    names |= held_before(load_holds(), seconds_of(ends_by))
     return tuple(sorted(names))

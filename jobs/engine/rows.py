@@ -134,6 +134,7 @@ class Queue:
         kept: reservations and claims of the last look.
         chosen: the switches that admins set.
         recent: by tenant: when something was admitted in the last hours, and what that asked for.
+        holds: names of nodes that an admin holds, and from when on, in seconds.
     """
 
     queued: tuple[Queued, ...]
@@ -142,3 +143,4 @@ class Queue:
     kept: Kept = field(default_factory=Kept)
     chosen: Scheduling = field(default_factory=Scheduling)
     recent: Mapping[str, Sequence[tuple[datetime, Amount]]] = field(default_factory=dict)
+    holds: Mapping[str, int] = field(default_factory=dict)

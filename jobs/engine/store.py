@@ -50,6 +50,7 @@ from jobs.rules.states import (
     ReplicaState,
     WorkloadState,
 )
+from jobs.scheduling.models import NodeHold
 from portal import quantity
 from portal.cluster.manifests import Object
 
@@ -70,7 +71,7 @@ _STATE = _REPLICA_VALUES.index("state")
 _AS_STORED = (
     *("image", "queued_at", "generation", "observed_generation", "desired", "stop_reason"),
     *("stopped_by", "attempt", "requeued_count", "not_before", "admitted_at"),
-    *("preempted_at", "preempted_for", "stops_from"),
+    *("preempted_at", "preempted_for", "preempted_why", "stops_from"),
     *(
         "started_at",
         "deciders_ended_at",
@@ -266,10 +267,9 @@ def save_admission(
 
 
 def preempt(stop: Preemption, now: datetime) -> ChangedRow | None:
-    """What runs is to give its room to another one; None: it ends already, or somebody wants it otherwise."""
-    waits = Workload.objects.filter(IS_QUEUED, pk=stop.beneficiary)
-    beneficiary = waits.select_related("owner").first()
-    if beneficiary is None:  # it left the queue meanwhile
+    """What runs is to give up its room; None: it ends already, or somebody wants it otherwise."""
+    for_whom, why = _for_whom(stop)
+    if not (for_whom or why):
         return None
     running = Workload.objects.filter(
         pk=stop.workload_id,
@@ -278,10 +278,20 @@ def preempt(stop: Preemption, now: datetime) -> ChangedRow | None:
         desired=Desired.RUN,
         preempted_at=None,
     )
-    for_whom = beneficiary.owner.shown_name[:150]
-    if not running.update(preempted_at=now, preempted_for=for_whom, revision=F("revision") + 1):
+    words = {"preempted_for": for_whom, "preempted_why": why}
+    if not running.update(preempted_at=now, revision=F("revision") + 1, **words):
         return None
     return _changed_rows([UUID(stop.workload_id)])[0]
+
+
+def _for_whom(stop: Preemption) -> tuple[str, str]:
+    """Whose it is that waits, or why it is stopped for nobody; neither: not any more."""
+    if stop.beneficiary:
+        waits = Workload.objects.filter(IS_QUEUED, pk=stop.beneficiary)
+        beneficiary = waits.select_related("owner").first()
+        return ("" if beneficiary is None else beneficiary.owner.shown_name[:150]), ""
+    hold = NodeHold.objects.filter(node=stop.node).first()
+    return "", "" if hold is None else hold.why
 
 
 # --- writing ---

@@ -31,6 +31,7 @@ REPLICA_SETS_S = 90
 REST_S = 3600  # for so long nothing is stopped for what was stopped for in vain
 # Goals of taking everything down after which it comes up again, and the state until then.
 _STATE_OF = {"queue": WorkloadState.STARTING, "retry": WorkloadState.RESTARTING}
+NOT_PREEMPTED = {"preempted_at": None, "preempted_for": "", "preempted_why": ""}
 _WITHOUT_CALLS = FINAL_STATES | IDLE_STATES
 
 
@@ -65,7 +66,7 @@ class Lifecycle(Planner, ABC):
         self.set(state=WorkloadState.STARTING, reason=reasons.make("creating"))
         self.set(admitted_at=self.now, not_before=None, stops_from=None)
         # An older version that took over in between knows nothing of these.
-        self.set(preempted_at=None, preempted_for="")
+        self.set(**NOT_PREEMPTED)
         self.note(had_claim=had_claim, pools=pools or {})
         self.renders = True
         return self.made()
@@ -264,7 +265,9 @@ class Lifecycle(Planner, ABC):
         """Who ended or suspended it, in words."""
         row = self.row
         if self.is_preempted:
-            return reasons.preempted(row.preempted_for, self.notes.preemptions + 1)
+            return reasons.preempted(
+                row.preempted_for, row.preempted_why, self.notes.preemptions + 1
+            )
         if self.is_suspending:
             return reasons.suspended(by=row.stopped_by)
         if row.desired == "stop":

@@ -23,6 +23,7 @@ _COLUMNS = (
     "ends_by",
     "preempted_at",
     "preempted_for",
+    "preempted_why",
     "stops_from",
     "started_at",
     "deciders_ended_at",

@@ -117,6 +117,7 @@ class WorkloadRow:
         is_owner_active: whether the owner may still sign in.
         ends_by: its room is free then at the latest; None: it has no deadline.
         preempted_at, preempted_for: while it is being stopped for another one, since when and for whose.
+        preempted_why: why, where that is for nobody.
         stops_from: until then nothing is stopped for it.
         started_at: when all of it ran, or answered, for the first time.
         has_plan: whether the manifests of the current attempt have been rendered.
@@ -155,6 +156,7 @@ class WorkloadRow:
     ends_by: datetime | None = None
     preempted_at: datetime | None = None
     preempted_for: str = ""
+    preempted_why: str = ""
     stops_from: datetime | None = None
     started_at: datetime | None = None
     deciders_ended_at: datetime | None = None

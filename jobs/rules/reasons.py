@@ -453,6 +453,10 @@ ROWS: dict[str, tuple[str, str]] = {
         "Stopped for a training of {who}, who is within quota{times}.",
         "It is queued again with its old place, and continues from its last checkpoint.",
     ),
+    "preempted_held": (
+        "Stopped: {why}{times}.",
+        "It is queued again with its old place, and continues from its last checkpoint.",
+    ),
     "suspended": ("Suspended on request.", _RESUME),
     "suspended_by": ("{who} suspended this.", _RESUME),
     "stopped": ("Stopped on request.", ""),
@@ -512,10 +516,14 @@ def suspended(*, by: str) -> Reason:
     return make("suspended_by", who=by) if by else make("suspended")
 
 
-def preempted(who: str, count: int) -> Reason:
-    """Why a training of low priority is stopped, for the `count`th time."""
+def preempted(who: str, why: str, count: int) -> Reason:
+    """Why a training of low priority is stopped, for the `count`th time.
+
+    Args:
+        who: for whose training; else `why` says it.
+    """
     times = "" if count == 1 else f" ({count} times by now)"
-    return make("preempted_low", who=who, times=times)
+    return make("preempted_held" if why else "preempted_low", who=who, why=why, times=times)
 
 
 def duration_text(seconds: int) -> str:

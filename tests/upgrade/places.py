@@ -85,6 +85,7 @@ def training(job: Read) -> dict[str, Any]:
         "ends_by": None,
         "preempted_at": None,
         "preempted_for": "",
+        "preempted_why": "",
         "stops_from": None,
         "rank": 0,
     }
@@ -114,6 +115,7 @@ def service(row: Read) -> dict[str, Any]:
         "ends_by": None,
         "preempted_at": None,
         "preempted_for": "",
+        "preempted_why": "",
         "stops_from": None,
         "rank": 0,
     }

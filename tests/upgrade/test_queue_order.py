@@ -29,10 +29,10 @@ from jobs.rules.queue.look import (
     QuotaHeadroom,
     amount_of,
     look,
-    seconds_of,
     size_of,
 )
 from jobs.rules.queue.state import Reservation, RunningWorkload
+from jobs.rules.queue.times import seconds_of
 from tests.upgrade.old import FIRST, Old
 from tests.upgrade.test_dump import run
 

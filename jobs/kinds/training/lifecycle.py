@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jobs.kinds import crashes
+from jobs.kinds.lifecycle import NOT_PREEMPTED
 from jobs.kinds.plan import LoosenGroup, PatchRoot, Plan
 from jobs.kinds.planner import words_of
 from jobs.kinds.state import AttemptRow, ObjectRef, Root
@@ -388,10 +389,10 @@ class TrainingLifecycle(RecycledLifecycle):
         elif self.is_preempted:
             why = self.stop_reason()
             self.note(preemptions=self.notes.preemptions + 1)
-            self.set(preempted_at=None, preempted_for="")
+            self.set(**NOT_PREEMPTED)
             self._queue_again(Cause.PREEMPTED, why)
         else:
-            self.set(preempted_at=None, preempted_for="")
+            self.set(**NOT_PREEMPTED)
             self.turn(WorkloadState.SUSPENDED, why)
 
     # --- stop ---

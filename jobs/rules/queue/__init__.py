@@ -8,6 +8,7 @@ so the reconciler, the estimates and the simulated week run the same code. Its p
 - `room`: the nodes' room in arrays, pools as groups of nodes, packing and placement,
 - `keeping`: reservations with their times, and which `low` workloads must go,
 - `decision`: one look at the queue,
+- `holds`: nodes that an admin holds, in words; `times`: seconds, and times of rows,
 - `look`: the same in admission's amounts, with sentences.
 - `estimate`: the same on a virtual clock: when each that waits will start, and what that follows from.
 """

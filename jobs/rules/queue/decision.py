@@ -92,8 +92,9 @@ class _Look:
         return found
 
     def _with_avoided(self, start: Start) -> Start:
-        """It keeps off what is kept at the end of this look, also for one that came after it."""
+        """It keeps off what is kept at the end of this look, also for one that came after it, and off holds."""
         kept = {self._state.nodes[i].name for i in (*self._room.claimed, *self._room.reserved)}
+        kept |= {n.name for n in self._state.nodes if n.hold_from_s < start.ends_by_s}
         return replace(start, avoid=tuple(sorted(kept - {name for name, _ in start.nodes})))
 
     # --- what holds from before ---
@@ -432,10 +433,10 @@ class _Look:
     def _is_ending(running: RunningWorkload) -> bool:
         return running.is_low and running.is_being_stopped
 
-    def _stop(self, place: int, beneficiary: str) -> None:
+    def _stop(self, place: int, beneficiary: str, node: str = "") -> None:
         self._room.stop(place)
         name = self._state.running[place].workload_id
-        self._found.preemptions.append(Preemption(name, beneficiary))
+        self._found.preemptions.append(Preemption(name, beneficiary, node))
 
     def _promise_s(self, owner: QueuedWorkload, wanted: Taken, starts_at_s: int) -> int:
         """With its quota, and the longest grace where `low` must go: which of it may still change."""
@@ -469,11 +470,12 @@ class _Look:
         for place in list(self._room.low):
             running = self._state.running[place]
             at = [self._room.index[name] for name, _ in running.nodes if name in self._room.index]
-            hold_s = min((self._state.nodes[i].hold_from_s for i in at), default=UNKNOWN)
+            holds = ((self._state.nodes[i].hold_from_s, self._state.nodes[i].name) for i in at)
+            hold_s, node = min(holds, default=(UNKNOWN, ""))
             if running.ends_by_s <= hold_s:
                 continue
             if hold_s - running.grace_s <= self._now_s:
-                self._stop(place, "")
+                self._stop(place, "", node)
             else:
                 self._look_by(hold_s - running.grace_s)
 

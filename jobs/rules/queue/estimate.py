@@ -46,8 +46,8 @@ class Estimate:
         at_s: `UNKNOWN` when it cannot be told.
         basis: what it follows from. Of a known time: now, deadline, usual (duration), stopping (it makes
             room), backoff, turn (no end, but its place in line). Of an unknown one: unlimited or overdue
-            (what has to end has no limit, or has passed it), obstacle, far (not worked out), nothing (no
-            end that is known would do).
+            (what has to end has no limit, or has passed it), hold (an admin holds nodes that it would
+            need), obstacle, far (not worked out), nothing (no end that is known would do).
         workload_id: the one that ends then, or whose end is not known; empty: none.
     """
 
@@ -302,7 +302,9 @@ class _Course:
                 is_kin = self._asked[kept.workload_id].namespace == queued.namespace
                 if known is not None and (is_kin or not lacks_quota):
                     return known.basis, known.workload_id
-        return self._longest(held)
+        basis, name = self._longest(held)
+        is_held = any(o.hold_from_s != UNKNOWN and o.pool in queued.pools for o in room.nodes)
+        return ("hold", "") if basis == "nothing" and is_held else (basis, name)
 
     def _longest(self, held: Mapping[str, int]) -> tuple[str, str]:
         """The basis and the name of the one that holds most."""

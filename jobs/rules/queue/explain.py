@@ -3,7 +3,7 @@
 No sentence names anybody: who may see the one may not see the others.
 """
 
-from jobs.rules.queue.look import moment_text
+from jobs.rules.queue.holds import held_before, held_text
 from jobs.rules.queue.order import QueueOrder
 from jobs.rules.queue.state import (
     HIGH,
@@ -16,7 +16,9 @@ from jobs.rules.queue.state import (
     Reservation,
     Why,
 )
+from jobs.rules.queue.times import moment_text
 
+_HELD = "What ends before then by its deadline still starts there; this one would not."
 _OWN_WORDS = frozenset({"quota", "behind", "nodes", "claim", "backing_off"})
 
 
@@ -99,6 +101,9 @@ def _waits(
             f"{moment_text(queued.stops_from_s)}."
         )
     pools = {node.name: node.pool for node in state.nodes}
+    holds = {node.name: node.hold_from_s for node in state.nodes if node.pool in queued.pools}
+    if held := held_before(holds, min(UNKNOWN, state.now_s + queued.lasts_s)):
+        found.append(f"Hold: {held_text(held, holds)}. {_HELD}")
     for kept in decided.reservations:
         if kept.workload_id == queued.workload_id:
             found.append(_own(kept))

@@ -7,9 +7,8 @@ Pure; the reconciler writes what follows and looks at each row again as it does.
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
-from math import ceil
 
 from jobs.rules import reasons
 from jobs.rules.admission import (
@@ -26,6 +25,7 @@ from jobs.rules.admission import (
     without,
 )
 from jobs.rules.queue.decision import decide
+from jobs.rules.queue.holds import answer_beside, closed, held_before
 from jobs.rules.queue.order import dominant_share
 from jobs.rules.queue.state import (
     ANY,
@@ -52,6 +52,7 @@ from jobs.rules.queue.state import (
     add,
     total,
 )
+from jobs.rules.queue.times import moment_text, seconds_of, time_of
 from jobs.rules.reasons import Reason
 from portal.pools import DEFAULT
 
@@ -119,6 +120,7 @@ class QueueSnapshot:
         admitted: by tenant: when something was admitted in the last hours, and what that asked for.
         pods_started: in the last ten seconds.
         namespaces, teams: by tenant, and by name: weights and what they held of late.
+        holds: names of nodes that an admin holds, and from when on, in seconds.
     """
 
     queue: Sequence[Queued]
@@ -131,6 +133,7 @@ class QueueSnapshot:
     pods_started: int = 0
     namespaces: Mapping[str, NamespaceState] = field(default_factory=dict)
     teams: Mapping[str, TeamState] = field(default_factory=dict)
+    holds: Mapping[str, int] = field(default_factory=dict)
 
     def held_by_low(self, tenant_id: str) -> Size:
         """What of a namespace's quota its work of low priority holds."""
@@ -192,21 +195,6 @@ def amount_of(size: Size) -> Amount:
     return Amount(cpu, memory, gpu, pods, nodeports)
 
 
-def time_of(at_s: int) -> datetime | None:
-    """Aware UTC; None for what nobody knows."""
-    return None if at_s == UNKNOWN else datetime.fromtimestamp(at_s, UTC)
-
-
-def moment_text(at_s: int) -> str:
-    """`14:05 UTC on 26 November`, of a known time."""
-    return f"{datetime.fromtimestamp(at_s, UTC):%H:%M UTC on %d %B}"
-
-
-def seconds_of(at: datetime | None) -> int:
-    """Whole seconds, rounded up; `UNKNOWN` for None."""
-    return UNKNOWN if at is None else ceil(at.timestamp())
-
-
 def look(
     waiting: QueueSnapshot,
     now: datetime,
@@ -223,7 +211,7 @@ def look(
     hindered = _hindered(waiting, queue, now)
     state = _state_of(waiting, queue, hindered, now)
     decided = decide(state, rules)
-    answers = _Answers(waiting, queue, decided)
+    answers = _Answers(waiting, queue, decided, state.now_s)
     starts = {start.workload_id: start for start in decided.starts}
     claimed = {claim.workload_id for claim in waiting.claims}
     pool_of = {node.name: node.pool for node in waiting.nodes}
@@ -347,6 +335,7 @@ def _state_of(
             domain=node.domain,
             is_open=node.is_open,
             only_gpu=node.only_gpu,
+            hold_from_s=waiting.holds.get(node.name, UNKNOWN),
         )
         for node in waiting.nodes
     )
@@ -426,7 +415,10 @@ def _namespace(
 class _Answers:
     """Sentences for those that wait for room; what they say of it is so after this look's admissions."""
 
-    def __init__(self, waiting: QueueSnapshot, queue: Sequence[Queued], decided: Decided) -> None:
+    def __init__(
+        self, waiting: QueueSnapshot, queue: Sequence[Queued], decided: Decided, now_s: int
+    ) -> None:
+        self._now_s = now_s
         self._by_id = {one.workload_id: one for one in queue}
         self._waiting = waiting
         self._tenants = waiting.tenants
@@ -438,8 +430,9 @@ class _Answers:
             self._taken[one.tenant_id] += total_of(one.requests)
             for name, amount in _amounts(start).items():
                 of_nodes[name] += amount
-        nodes = KnownNodes(without(waiting.nodes, of_nodes))
-        self._placement = cache(lambda requests, pools: placement(requests, nodes, pools))
+        nodes = without(waiting.nodes, of_nodes)
+        known = cache(lambda held: KnownNodes(closed(nodes, held)))
+        self._placement = cache(lambda asked, pools, held: placement(asked, known(held), pools))
 
     def of(self, one: Queued, why: Why) -> Fit:
         match why.code:
@@ -453,17 +446,19 @@ class _Answers:
             case "claim":
                 text = "Waiting for free nodes: work of low priority is being stopped for it, and has time to save"
                 return Fit("later", "nodes", text)
-        answer = self._placement(one.requests, one.pools)
-        kept = self._reservations.get(one.workload_id)
-        if kept is not None:
-            # The sentence is made by a packing of its own, which may find room where the decision did not.
-            told = "Waiting for free nodes" if answer.kind == "now" else answer.text
-            code = answer.code or "nodes"
-            return Fit("later", code, f"{told}; {_promise(kept)}")
+        return self._of_nodes(one, self._reservations.get(one.workload_id))
+
+    def _of_nodes(self, one: Queued, kept: Reservation | None) -> Fit:
+        ends_s = UNKNOWN if one.lasts_s is None else self._now_s + one.lasts_s
+        held = held_before(self._waiting.holds, ends_s)
+        answer = self._placement(one.requests, one.pools, held)
         if answer.kind == "now":
-            text = "Waiting for free nodes: what is free is kept for a workload ahead of it"
-            return Fit("later", "nodes", text)
-        return answer
+            # The sentence is made by a packing of its own, which may find room where the decision did not.
+            others = "" if kept else ": what is free is kept for a workload ahead of it"
+            answer = Fit("later", "nodes", f"Waiting for free nodes{others}")
+        here = [n.name for n in self._waiting.nodes if n.name in held and n.pool in one.pools]
+        answer = answer_beside(answer, here, self._waiting.holds)
+        return replace(answer, text=f"{answer.text}; {_promise(kept)}") if kept else answer
 
     def _of_quota(self, one: Queued) -> Fit:
         headroom = self._tenants[one.tenant_id]

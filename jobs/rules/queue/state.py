@@ -258,10 +258,11 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """A `low` workload to stop with grace, and for whom; nobody where an admin holds its node."""
+    """A `low` workload to stop with grace, and for whom; nobody where an admin holds `node`."""
 
     workload_id: str
     beneficiary: str
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

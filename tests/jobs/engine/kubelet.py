@@ -18,6 +18,7 @@ from portal.cluster.client import Object
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ENDED = {"Succeeded", "Failed"}
+_GPU = "nvidia.com/gpu"
 OF_WORKLOADS = {"Job", "Deployment", "Service", "ConfigMap", "Secret", "Pod"}
 
 
@@ -107,13 +108,35 @@ class Kubelet(ABC):
                 self.touch(pod)
 
     def _schedule(self, pod: Object, life: Life) -> None:
-        if life.kind == "unplaced":
+        node = "" if life.kind == "unplaced" else self._find_node(pod)
+        if not node:
             message = "0/1 nodes are available: 1 Insufficient cpu."
             pod["status"]["conditions"] = [
                 {"type": "PodScheduled", "status": "False", "message": message}
             ]
             return
-        pod["spec"]["nodeName"] = "node"
+        pod["spec"]["nodeName"] = node
+
+    def _find_node(self, pod: Object) -> str:
+        """The first that it does not avoid, of several with room for its GPUs; empty: there is none."""
+        affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+        terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+        fields = [
+            field
+            for term in terms.get("nodeSelectorTerms", ())
+            for field in term.get("matchFields", ())
+        ]
+        avoided = {name for field in fields for name in field["values"]}
+        nodes = self.of("Node")
+        for node in nodes:
+            name = node["metadata"]["name"]
+            held = sum(
+                _gpus_of(one) for one in self.of("Pod") if one["spec"].get("nodeName") == name
+            )
+            free = int(node["status"]["allocatable"][_GPU]) - held
+            if name not in avoided and (len(nodes) == 1 or free >= _gpus_of(pod)):
+                return str(name)
+        return ""
 
     def _live(self, pod: Object, life: Life) -> None:
         status = pod["status"]
@@ -222,6 +245,14 @@ class Kubelet(ABC):
             conditions.append(
                 {"type": "Ready", "status": "True", "lastTransitionTime": self.stamp()}
             )
+
+
+def _gpus_of(pod: Object) -> int:
+    """Those that it holds until it has ended."""
+    if pod["status"]["phase"] in ENDED:
+        return 0
+    limits = [one.get("resources", {}).get("limits", {}) for one in pod["spec"]["containers"]]
+    return sum(int(one.get(_GPU, 0)) for one in limits)
 
 
 def _told_by_kubelet(pod: Object) -> Any:

@@ -62,19 +62,23 @@ class Sim(Kubelet, Cluster):
     refuses: Callable[[Object], ClusterError | None] = lambda _obj: None
 
     def __post_init__(self) -> None:
+        self.add_node("node")
+        for namespace in self.namespaces:
+            self._add_namespace(namespace)
+
+    # --- set-up ---
+    def add_node(self, name: str) -> None:
+        """One more like all others."""
         ready = {"type": "Ready", "status": "True"}
         self.put(
             {
                 "apiVersion": "v1",
                 "kind": "Node",
-                "metadata": {"name": "node", "namespace": ""},
+                "metadata": {"name": name, "namespace": ""},
                 "status": {"allocatable": dict(AMOUNTS), "conditions": [ready]},
             }
         )
-        for namespace in self.namespaces:
-            self._add_namespace(namespace)
 
-    # --- set-up ---
     def _add_namespace(self, name: str) -> None:
         marks = {labels.MANAGED_BY: labels.MANAGER, labels.OWNER: "tenant"}
         for kind, meta, spec in (

@@ -10,7 +10,8 @@ from uuid import UUID
 import pytest
 
 from jobs.engine.estimates import places_of
-from jobs.rules.queue.look import Queued, seconds_of
+from jobs.rules.queue.look import Queued
+from jobs.rules.queue.times import seconds_of
 from jobs.workloads import queue_place
 from jobs.workloads.queue_place import ShownPlace, basis_text
 from tests.jobs.engine.test_told_causes import NOW, NOW_S, Played, Situation, an_id, waits

@@ -22,11 +22,10 @@ from jobs.rules.queue.look import (
     QuotaHeadroom,
     amount_of,
     look,
-    seconds_of,
     size_of,
-    time_of,
 )
 from jobs.rules.queue.state import UNKNOWN, RunningWorkload, Size, add
+from jobs.rules.queue.times import seconds_of, time_of
 from tests.jobs.rules.test_admission import GI, node, request
 from tests.jobs.rules.test_look import NOW, NOW_S
 
@@ -70,6 +69,7 @@ class Situation:
         lacks: what is told to be lacking.
         basis, cause: what its start follows from.
         without: the situation without the cause, where that is no workload.
+        holds: nodes that an admin holds, and in how many seconds.
     """
 
     running: tuple[RunningWorkload, ...]
@@ -84,6 +84,7 @@ class Situation:
     usual: Mapping[str, int] = field(default_factory=dict)
     closed: Mapping[str, str] = field(default_factory=dict)
     without: Callable[["Situation"], "Situation"] | None = None
+    holds: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def without_cause(self) -> "Situation":
@@ -143,6 +144,7 @@ class Played:
             self.looked.reservations,
             self.looked.claims,
             self._admitted,
+            holds={name: NOW_S + after_s for name, after_s in self._of.holds.items()},
         )
 
     def look(self) -> Looked:
@@ -192,6 +194,10 @@ def opened(one: Situation) -> Situation:
     return replace(one, closed={})
 
 
+def released(one: Situation) -> Situation:
+    return replace(one, holds={})
+
+
 def at_once(one: Situation) -> Situation:
     return replace(one, queue=tuple(replace(queued, not_before=None) for queued in one.queue))
 
@@ -238,6 +244,13 @@ SITUATIONS = {
         "deadline", "v"),
     "work without a limit": Situation(
         (runs("r", 8, namespace="u"),), (waits("w", 4),), FREE.format(4, 0), "unlimited", "r"),
+    "an admin holds the only node": Situation(
+        (), (waits("w", 4),), "Waiting for a node: a is held from 14:00 UTC on 20 November by an admin",
+        "hold", holds={"a": 2 * HOUR_S}, without=released),
+    "an admin holds one of two": Situation(
+        (runs("r", 8, HOUR_S, "b", namespace="u"),), (waits("w", 4),),
+        "Waiting for free nodes: needs 4 GPUs, 0 of 16 free; 1 of 2 nodes take no pods; a is held from",
+        "deadline", "r", nodes={"a": 8, "b": 8}, holds={"a": 0}, without=released),
     "a usual duration, this time longer": Situation(
         (runs("r", 8, namespace="u"),), (waits("w", 4),), FREE.format(4, 0), "usual", "r",
         usual={"r": 3 * HOUR_S}, lasts={"r": 3 * HOUR_S + 1200}),
@@ -258,6 +271,7 @@ def test_what_is_told_of_a_situation_comes_true(case: str) -> None:
     fits = {one.queued.name: one.fit for one in looked.decisions}
     usual = {an_id(name): lasts_s for name, lasts_s in situation.usual.items()}
     place = places_of(looked, usual, NOW_S)[UUID(an_id(situation.about))]
+    assert bool(situation.holds) == any(rule.startswith("Hold: a is") for rule in place.rules)
     assert fits[situation.about].text.startswith(situation.lacks)
     cause = UUID(an_id(situation.cause)) if situation.cause else None
     assert (place.basis, place.cause) == (situation.basis, cause)

@@ -34,6 +34,7 @@ class Judge:
     def judge(self) -> None:
         self._claims()  # those of before: what starts in the look of a preemption comes first
         self._stops()
+        self._leaves()
         self._starts()
         self._quotas()
         self._promises()
@@ -49,6 +50,12 @@ class Judge:
             pools = {world.nodes[node].pool for node in placed}
             require(len(pools) == 1 and pools <= set(work.pools), "pools", name, placed)
             together = amount(0, 0, 0)
+            ends_s = None if work.lasts_s is None else self._now_s + work.lasts_s
+            for node, state in world.nodes.items():
+                is_outstayed = state.hold_s is not None and (
+                    ends_s is None or ends_s > state.hold_s
+                )
+                require(node in start.avoid or not is_outstayed, "held nodes", name, node)
             for node, of in placed.items():
                 together = plus(together, of)
                 self._free[node] = plus(self._free[node], of, -1)
@@ -57,11 +64,7 @@ class Judge:
                 )
                 state = world.nodes[node]
                 require(state.is_open, "closed nodes", name, node)
-                ends_s = None if work.lasts_s is None else self._now_s + work.lasts_s
-                is_before = (
-                    ends_s is not None and state.hold_s is not None and ends_s <= state.hold_s
-                )
-                require(state.hold_s is None or is_before, "held nodes", name, node)
+                require(node not in start.avoid, "held nodes", name, node)
             require(together == {**work.total, "nodeports": 0}, "whole", name, placed)
             require(_splits(list(placed.values()), work.roles), "whole", name, placed)
 
@@ -122,6 +125,19 @@ class Judge:
                         last_s, one.starts_at_s if one.starts_at_s <= self._now_s + 600 else 0
                     )
             world.emptied[name] = Emptied(nodes, last_s, victims.get(name, set()))
+
+    def _leaves(self) -> None:
+        """What is low is off a held node in time, its grace included."""
+        told = {one.workload_id for one in self._found.preemptions}
+        for name, work in self._world.running.items():
+            holds = [self._world.nodes[node].hold_s for node in work.nodes]
+            hold_s = min((at for at in holds if at is not None), default=None)
+            if work.priority != LOW or work.gone_by_s is not None or hold_s is None:
+                continue
+            if work.ends_by_s is None or work.ends_by_s > hold_s:
+                leaves_s = hold_s - work.grace_s
+                is_known = self._now_s < leaves_s and self._found.look_at_s <= leaves_s
+                require(is_known or name in told, "off held nodes", name)
 
     def _claims(self) -> None:
         """The beneficiary is the next that is admitted to those nodes, within one grace."""

@@ -92,6 +92,7 @@ MISTAKES: dict[str, tuple[str, Any, str, Any]] = {
     "nodes of other pools": ("pools", Room, "candidates", lambda self, *_: range(len(self.nodes))),
     "closed nodes are open": ("closed nodes", Room, "__init__", _every_node({"is_open": True})),
     "holds are not seen": ("held nodes", Room, "__init__", _every_node({"hold_from_s": UNKNOWN})),
+    "low stays on held nodes": ("off held nodes", _Look, "_empty_held_nodes", lambda _: None),
     "guards are not seen": ("hindered", _Look, "_hinders", lambda *_: ""),
     "no quota": ("quota", _Look, "_quota_lacks", lambda *_: ()),
     "low has no ceiling": ("quota with low", _Look, "_ceiling", lambda *_: UNLIMITED),

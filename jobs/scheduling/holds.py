@@ -1,0 +1,198 @@
+"""Admins hold nodes: from a time on nothing is to run there. What that does to others, said before it is done.
+
+All of it is read of rows: what runs where as last seen, and what is promised to whom.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from jobs.models import Node, Replica, Workload
+from jobs.places import NodeClaim, NodeReservation
+from jobs.rules.states import FINAL_REPLICA_STATES, HOLDING_STATES, Desired, WorkloadState
+from jobs.scheduling.models import NodeHold
+from portal import live
+from portal.catalog import known_pools
+from portal.errors import FieldError, Refused
+from portal.pools import DEFAULT, pool_of
+from tenants import policy
+from tenants.audit.record import record
+from tenants.models import User
+
+MOST_AHEAD = timedelta(days=365)
+
+
+@dataclass(frozen=True)
+class MovedPromise:
+    """Room that was kept on a node, which is to be held.
+
+    Attributes:
+        workload: whose it is.
+        starts_at: it was promised to start by then; None: without a time.
+    """
+
+    workload: Workload
+    starts_at: datetime | None
+
+
+@dataclass(frozen=True)
+class HoldEffects:
+    """What holds of some nodes do.
+
+    Attributes:
+        stays: what runs there beyond the time; Homeport never stops it.
+        stops: the same of low priority, which is stopped with its grace and queued again.
+        moves: whose promises end.
+    """
+
+    stays: Sequence[Workload] = ()
+    stops: Sequence[Workload] = ()
+    moves: Sequence[MovedPromise] = ()
+
+
+def effects_of(holds: Mapping[str, datetime]) -> HoldEffects:
+    """What holds do, as far as rows tell. At most four queries.
+
+    Args:
+        holds: name of a node -> from when on it is held.
+    """
+    lasting = list(_lasting(holds))
+    low = [one for one in lasting if one.spec.get("priority") == "low"]
+    return HoldEffects(
+        [one for one in lasting if one not in low], low, sorted(_moved(holds), key=_by_time)
+    )
+
+
+def _lasting(holds: Mapping[str, datetime]) -> Iterator[Workload]:
+    """What runs on these nodes when they begin to be held."""
+    placed = Replica.objects.filter(
+        node__in=list(holds),
+        attempt=F("workload__attempt"),
+        workload__state__in=HOLDING_STATES - {WorkloadState.STOPPING},
+    ).exclude(state__in=FINAL_REPLICA_STATES)
+    from_at: dict[UUID, datetime] = {}
+    for pk, node in placed.values_list("workload_id", "node").order_by():
+        from_at[pk] = min(holds[node], from_at.get(pk, holds[node]))
+    rows = Workload.objects.filter(pk__in=from_at).select_related("owner", "tenant")
+    for row in rows.defer("plan").order_by("name", "pk"):
+        if row.room_ends_by is None or row.room_ends_by > from_at[row.pk]:
+            yield row
+
+
+def _moved(holds: Collection[str]) -> Iterator[MovedPromise]:
+    """Who has room kept on these nodes: a reservation stands on no node that is held."""
+    for table in (NodeReservation, NodeClaim):
+        rows = table.objects.filter(
+            workload__state=WorkloadState.QUEUED, workload__desired=Desired.RUN
+        )
+        for row in rows.select_related("workload__owner", "workload__tenant"):
+            starts_at = row.starts_at if isinstance(row, NodeReservation) else None
+            if any(name in holds for name, _size in row.room):
+                yield MovedPromise(row.workload, starts_at)
+
+
+def _by_time(moved: MovedPromise) -> tuple[bool, datetime, str]:
+    return moved.starts_at is None, moved.starts_at or timezone.now(), moved.workload.name
+
+
+def nodes_of(*, node: str = "", pool: str = "") -> list[str]:
+    """Names of the node, or of those that the pool has now.
+
+    Raises:
+        Refused: 400, the cluster has no such node, or the pool has none.
+    """
+    if node:
+        if not Node.objects.filter(pk=node).exists():
+            text = _("The cluster has no node %(name)s.") % {"name": node[:80]}
+            raise Refused([FieldError("node", "unknown_node", text)])
+        return [node]
+    pools = known_pools()
+    if pool not in {DEFAULT, *(one.name for one in pools)}:
+        text = _("There is no pool %(name)s.") % {"name": pool[:80]}
+        raise Refused([FieldError("pool", "unknown_pool", text)])
+    rows = Node.objects.order_by("name").values_list("name", "labels")
+    found = [name for name, labels in rows if pool_of(labels, pools).name == pool]
+    if not found:
+        text = _("The pool %(name)s has no nodes now.") % {"name": pool}
+        raise Refused([FieldError("pool", "unknown_pool", text)])
+    return found
+
+
+@transaction.atomic
+def hold(
+    *,
+    by: User,
+    nodes: Collection[str],
+    from_at: datetime,
+    reason: str,
+    confirmed: Collection[UUID] | None,
+) -> list[NodeHold]:
+    """Holds nodes from a time on, also those that are held already; one audit row for each.
+
+    Args:
+        confirmed: workloads whose promises may end by it; None: those of all.
+
+    Raises:
+        PermissionDenied: not an admin.
+        Refused: 409, it ends the promise of another one.
+    """
+    policy.require(by, "administer")
+    holds = dict.fromkeys(nodes, from_at)
+    moved = list(_moved(holds))
+    if confirmed is not None and any(one.workload.pk not in confirmed for one in moved):
+        raise Refused(promises_text(moved), "promised", 409)
+    before = {one.node: one for one in NodeHold.objects.filter(pk__in=list(holds))}
+    made = []
+    for name in sorted(holds):
+        row = NodeHold(node=name, from_at=from_at, reason=reason, held_by=by.username)
+        old = before.get(name)
+        if old is not None and (old.from_at, old.reason) == (from_at, reason):
+            made.append(old)
+            continue
+        row.save()
+        detail = {"from": f"{from_at:%Y-%m-%d %H:%M UTC}", "reason": reason}
+        record(by=by, verb="hold", target=row, detail=detail)
+        made.append(row)
+    _tell()
+    return made
+
+
+@transaction.atomic
+def release(*, by: User, nodes: Collection[str]) -> int:
+    """Work may start on these nodes again; those that are not held are left out. How many were.
+
+    Raises:
+        PermissionDenied: not an admin.
+    """
+    policy.require(by, "administer")
+    rows = list(NodeHold.objects.select_for_update().filter(pk__in=list(nodes)))
+    for row in rows:
+        record(by=by, verb="release", target=row)
+    NodeHold.objects.filter(pk__in=[row.pk for row in rows]).delete()
+    if rows:
+        _tell()
+    return len(rows)
+
+
+def _tell() -> None:
+    transaction.on_commit(live.wake_reconciler)
+
+
+def promises_text(moved: Sequence[MovedPromise]) -> str:
+    """Whose promises end, in one sentence."""
+    told = []
+    for one in moved:
+        words = {"name": one.workload.name, "who": one.workload.owner.shown_name}
+        if one.starts_at is None:
+            told.append(_("“%(name)s” of %(who)s") % words)
+        else:
+            words["at"] = f"{one.starts_at:%H:%M UTC on %d %B}"
+            told.append(_("“%(name)s” of %(who)s, which starts by %(at)s") % words)
+    text = _("Room is kept there for %(whom)s; it would have to wait for other nodes.")
+    return text % {"whom": "; ".join(told)}
