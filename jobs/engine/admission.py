@@ -23,6 +23,7 @@ from asgiref.sync import sync_to_async
 from jobs.engine import manifests, queue_rows, reservations, store
 from jobs.engine.capacity import node_capacities, read_capacity
 from jobs.engine.rows import Change, ChangedRow, Kept, Queue, TenantQueue
+from jobs.kinds.manifests import Grant
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import Observed, WorkloadRow
 from jobs.leader.clock import SteadyClock
@@ -328,13 +329,13 @@ def _write_one(
         )
         made = replace(made, columns={**made.columns, "ends_by": admission.ends_by})
         try:
-            documents = manifests.render(
-                admission.workload_id,
-                row.attempt,
-                made.deadline_s,
-                admission.avoided_nodes,
-                admission.pools,
+            grant = Grant(
+                deadline_s=made.deadline_s,
+                begins_at=now,
+                avoided_nodes=admission.avoided_nodes,
+                pools=admission.pools,
             )
+            documents = manifests.render(admission.workload_id, row.attempt, grant)
         except (ConfigurationError, ValueError, msgspec.ValidationError) as error:
             log.exception("%s %s cannot be rendered", row.kind, row.id)
             reason = reasons.make("refused", detail=str(error))

@@ -1,9 +1,11 @@
 """What of a workload's row only calls need: its manifests, and its part of the object store. Blocking, as the database is."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from jobs.archive import archive_prefix
+from jobs.kinds.manifests import Grant
 from jobs.kinds.plan import Rescue
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import WorkloadRow
@@ -43,26 +45,27 @@ def load_prefix(row: WorkloadRow) -> str:
     return archive_prefix(Workload.objects.only("tenant").get(pk=row.id))
 
 
-def render(
-    workload_id: UUID,
-    attempt: int | None,
-    deadline_s: int | None,
-    avoided_nodes: Collection[str],
-    pools: Mapping[str, str] | None = None,
-) -> list[Object]:
-    """The manifests of an attempt (None: the one in the row). See `WorkloadKind.render`.
-
-    Args:
-        pools: role -> the pool of its pods; None: where they were before.
+def render(workload_id: UUID, attempt: int, grant: Grant) -> list[Object]:
+    """The manifests of an attempt that has been admitted. See `WorkloadKind.render`.
 
     Raises:
         Workload.DoesNotExist: the row is gone.
         ConfigurationError, ValueError: it cannot be rendered.
     """
     workload = _whole(workload_id)
-    render_it = KINDS[workload.kind].render
-    chosen = workload.notes.get("pools", {}) if pools is None else pools
-    return render_it(workload, attempt or workload.attempt, deadline_s, avoided_nodes, chosen)
+    return KINDS[workload.kind].render(workload, attempt, grant)
+
+
+def render_again(workload_id: UUID, attempt: int | None, grant: Grant) -> list[Object]:
+    """The same of one that keeps its room, and so its pools: another attempt, or that of its row (None).
+
+    Raises:
+        Workload.DoesNotExist: the row is gone.
+        ConfigurationError, ValueError: it cannot be rendered.
+    """
+    workload = _whole(workload_id)
+    kept = replace(grant, pools=workload.notes.get("pools", {}))
+    return KINDS[workload.kind].render(workload, attempt or workload.attempt, kept)
 
 
 def _whole(pk: UUID | str) -> Workload:

@@ -29,7 +29,7 @@ from jobs.engine.rows import (
 )
 from jobs.kinds import notes
 from jobs.kinds.interactive import startup
-from jobs.kinds.manifests import kube_name
+from jobs.kinds.manifests import Grant, kube_name
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import (
     ArchiveRow,
@@ -345,9 +345,13 @@ def _write(changes: Sequence[Change]) -> list[ChangedRow]:
     for change in kept:
         columns = _columns_of(change.plan.columns)
         if change.plan.render:
-            attempt, deadline_s = columns.get("attempt"), change.plan.deadline_s
-            avoided = reservations.avoided_nodes(change.workload_id)
-            columns["plan"] = manifests.render(change.workload_id, attempt, deadline_s, avoided)
+            grant = Grant(
+                deadline_s=change.plan.deadline_s,
+                begins_at=change.now,
+                avoided_nodes=reservations.avoided_nodes(change.workload_id),
+            )
+            attempt = columns.get("attempt")
+            columns["plan"] = manifests.render_again(change.workload_id, attempt, grant)
         if columns:
             Workload.objects.filter(pk=change.workload_id).update(**columns)
     ids = [change.workload_id for change in kept]

@@ -9,6 +9,7 @@ from rest_framework.serializers import BaseSerializer
 
 from jobs.kinds.form import WorkloadForm
 from jobs.kinds.lifecycle import Lifecycle
+from jobs.kinds.manifests import Grant
 from jobs.kinds.observe import CallResults, ReadPod
 from jobs.kinds.pages import KindPages
 from jobs.kinds.plan import Rescue
@@ -29,7 +30,7 @@ from tenants.models import Tenant, User
 Observe = Callable[
     [ClusterCache, LoadedRow, CallResults, Sequence[PodFacts], Sequence[PodFacts]], Observed
 ]
-Render = Callable[[Workload, int, int | None, Collection[str], Mapping[str, str]], list[Object]]
+Render = Callable[[Workload, int, Grant], list[Object]]
 Complete = Callable[[WorkloadRow, Object, Object | None], Object]
 RenderRescue = Callable[[Workload, int, Rescue], Object]
 _NOTHING = Amount()
@@ -138,9 +139,7 @@ class WorkloadKind:
             it is admitted; None: as long as it likes.
         longest_grace_s: of the topology and the roles, for how many seconds it may hold room when it has been
             told to end.
-        render: the manifests of an attempt, with so many seconds left of its deadline, off nodes of these
-            names, each role in a pool (one that is not named in `default`). Raises ConfigurationError
-            and ValueError when it cannot.
+        render: the manifests of an attempt. Raises ConfigurationError and ValueError when it cannot.
         with_private: a stored document with what of the request is not stored in it.
         complete: that document as it is sent, with its owner (None: it has none) and its secrets.
         render_rescue: the pod that saves the log of a lost replica, in the latest attempt; None: nothing of

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -94,6 +95,30 @@ class PodSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Grant:
+    """What an attempt was given when it was given room.
+
+    Attributes:
+        deadline_s: seconds that are left of its deadline; None: it has none.
+        begins_at: now, aware; None: it does not begin, but is only shown.
+        avoided_nodes: names of nodes that are kept for others.
+        pools: role -> the name of its pool; what is not named is in `default`.
+    """
+
+    deadline_s: int | None = None
+    begins_at: datetime | None = None
+    avoided_nodes: Collection[str] = ()
+    pools: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def deadline_at(self) -> datetime | None:
+        """Until then it may run at least."""
+        if self.begins_at is None or self.deadline_s is None:
+            return None
+        return self.begins_at + timedelta(seconds=self.deadline_s)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """Variables that the templates of all kinds have.
 
@@ -162,8 +187,7 @@ def pod_settings(
     uses: Mapping[str, str] | None = None,
     git: str = "",
     *,
-    avoided_nodes: Collection[str] = (),
-    pools: Mapping[str, str] | None = None,
+    grant: Grant | None = None,
 ) -> PodSettings:
     """The settings and secrets as they are now. One query.
 
@@ -171,8 +195,7 @@ def pod_settings(
         tenant: whose pods; None: nobody's.
         uses: name of a secret -> `env` or `files`; None: the pods need none.
         git: name of the secret that `fetch` needs for the code; empty: none.
-        avoided_nodes: names of nodes that are kept for others.
-        pools: role -> the name of its pool; None: they may run on any node.
+        grant: of their attempt; None: they are of none, and may run on any node.
     """
     catalog = get_catalog()
     secrets = _pod_secrets(tenant, uses or {}, git) if tenant else PodSecrets()
@@ -187,9 +210,9 @@ def pod_settings(
         artifacts_bytes=settings.ARTIFACTS_MAX_BYTES,
         bundle_bytes=settings.BUNDLE_MAX_BYTES,
         node_selector=settings.NODE_SELECTOR,
-        avoided_nodes=tuple(avoided_nodes),
-        known_pools=() if pools is None else catalog.pools,
-        pools=pools or {},
+        avoided_nodes=() if grant is None else tuple(grant.avoided_nodes),
+        known_pools=() if grant is None else catalog.pools,
+        pools={} if grant is None else grant.pools,
         secrets=secrets,
     )
 

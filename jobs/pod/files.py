@@ -33,6 +33,7 @@ def read_context(config: Config, environ: Dict[str, str]) -> ReplicaContext:
         role_count=config.get("counts", {}).get(role, 0),
         folder=config["folder"],
         is_sparse=config.get("sparse_spec", False),
+        deadline_at=config.get("deadline_at", ""),
     )
 
 

@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from jobs.kinds.base import WorkloadKind
+from jobs.kinds.manifests import Grant
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Workload
 from jobs.workloads.fit import likely_pools
@@ -18,4 +19,4 @@ def preview_documents(
 ) -> list[dict[str, Any]]:
     """The documents in the order in which they would be created."""
     row = Workload(pk=NO_ID, kind=kind.key, tenant=tenant, **columns_of(spec))
-    return kind.render(row, 1, None, (), likely_pools(kind, spec, tenant))
+    return kind.render(row, 1, Grant(pools=likely_pools(kind, spec, tenant)))

@@ -15,7 +15,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.kinds.manifests import PodSecrets, PodSettings, named_secrets
+from jobs.kinds.manifests import Grant, PodSecrets, PodSettings, named_secrets
 from jobs.kinds.plan import Rescue
 from jobs.kinds.state import ReplicaKey
 from jobs.kinds.training.kind import TRAINING
@@ -93,7 +93,9 @@ def test_a_single_training() -> None:
 
 
 def test_parameter_servers_and_workers_in_their_second_attempt() -> None:
-    golden("job-tf-ps.yaml", render_training(TF_PS, attempt=2, pods=PODS, deadline_s=3000))
+    golden(
+        "job-tf-ps.yaml", render_training(TF_PS, attempt=2, pods=PODS, grant=Grant(deadline_s=3000))
+    )
 
 
 def test_a_chief_decides_and_workers_serve_it() -> None:

@@ -6,7 +6,7 @@ the moment of creation what must not be stored: the root's uid and the secrets. 
 reading template files and settings.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -14,6 +14,7 @@ from uuid import UUID
 from jobs.kinds.interactive import tokens
 from jobs.kinds.interactive.spec import GATE
 from jobs.kinds.manifests import (
+    Grant,
     Manifest,
     PodPlace,
     PodSettings,
@@ -63,21 +64,9 @@ class Served:
     environment: Callable[[Workload, PodSettings], Mapping[str, str]]
     tells_usage: bool = False
 
-    def render(
-        self,
-        workload: Workload,
-        attempt: int,
-        deadline_s: int | None,
-        avoided_nodes: Collection[str],
-        pools: Mapping[str, str],
-    ) -> list[Object]:
+    def render(self, workload: Workload, attempt: int, grant: Grant) -> list[Object]:
         """Of the latest start, which has one attempt and no deadline. See `WorkloadKind.render`."""
-        pods = pod_settings(
-            workload.tenant,
-            workload.spec.get("secrets"),
-            avoided_nodes=avoided_nodes,
-            pools=pools,
-        )
+        pods = pod_settings(workload.tenant, workload.spec.get("secrets"), grant=grant)
         documents = render_served(self, workload, pods=pods, has_tls=tokens.has_gate_tls())
         for secret in _secrets(documents):
             secret["metadata"]["annotations"][labels.KEY] = signing.key_mark()

@@ -1,13 +1,13 @@
 """The kind of trainings."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
 
 from jobs.kinds.answers import EventSerializer
 from jobs.kinds.base import RestResource, StopTexts, WorkloadKind
-from jobs.kinds.manifests import pod_settings
+from jobs.kinds.manifests import Grant, pod_settings
 from jobs.kinds.plan import Rescue
 from jobs.kinds.spec import spec_of
 from jobs.kinds.state import WorkloadRow
@@ -37,18 +37,10 @@ def _together(row: WorkloadRow) -> int | None:
     return sum(row.least.get(role, count) for role, count in row.counts.items())
 
 
-def _render(
-    workload: Workload,
-    attempt: int,
-    deadline_s: int | None,
-    avoided_nodes: Collection[str],
-    pools: Mapping[str, str],
-) -> list[Object]:
+def _render(workload: Workload, attempt: int, grant: Grant) -> list[Object]:
     spec = spec_of(workload, TrainingSpec)
-    pods = pod_settings(
-        workload.tenant, spec.secrets, spec.git_secret, avoided_nodes=avoided_nodes, pools=pools
-    )
-    return manifests.render_training(workload, attempt=attempt, pods=pods, deadline_s=deadline_s)
+    pods = pod_settings(workload.tenant, spec.secrets, spec.git_secret, grant=grant)
+    return manifests.render_training(workload, attempt=attempt, pods=pods, grant=grant)
 
 
 def _complete(row: WorkloadRow, document: Object, root: Object | None) -> Object:

@@ -9,9 +9,18 @@ import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from jobs.kinds.manifests import Manifest, PodPlace, PodSettings, amounts, kube_name, with_owner
+from jobs.kinds.manifests import (
+    Grant,
+    Manifest,
+    PodPlace,
+    PodSettings,
+    amounts,
+    kube_name,
+    with_owner,
+)
 from jobs.kinds.plan import Rescue
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training.spec import TrainingSpec
@@ -48,6 +57,7 @@ LOG_ROOT = "/log/jobs"
 TEMPLATE_VERSION = "job-2"
 JOB_LABEL = "homeport.dev/job"  # NAME; on the replicas' pods, which the Service selects by it
 RESCUE_ROLE = "rescue"
+NOTHING_GRANTED = Grant()
 
 
 @dataclass(frozen=True)
@@ -117,7 +127,13 @@ def log_dir(training: Workload) -> str:
     return spec_of(training, TrainingSpec).log_folder or own_folder(training)
 
 
-def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSettings) -> str:
+def _job_json(
+    training: Workload,
+    spec: TrainingSpec,
+    attempt: int,
+    pods: PodSettings,
+    deadline_at: datetime | None,
+) -> str:
     """What the programs in the pods read from /etc/homeport/job.json."""
     base = kube_name(training.name, training.pk, attempt)
     topology = get_topology(spec.topology)
@@ -158,6 +174,8 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
     }
     if spec.run_policy.sparse_spec:
         content["sparse_spec"] = True
+    if deadline_at is not None:
+        content["deadline_at"] = f"{deadline_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     if spec.log_folder:
         since = training.created_at.timestamp() - CLOCKS_S
         content |= {"log_dir": spec.log_folder, "since": since}
@@ -236,13 +254,13 @@ def _role(
 
 
 def render_training(
-    training: Workload, *, attempt: int, pods: PodSettings, deadline_s: int | None = None
+    training: Workload, *, attempt: int, pods: PodSettings, grant: Grant = NOTHING_GRANTED
 ) -> list[Object]:
     """All objects of one attempt: the root first, then what it will own, without secret values.
 
     Args:
         training: its row, which need not be saved.
-        deadline_s: seconds that this attempt may run; the training's own deadline when None.
+        grant: what it may have; without a deadline there the training's own counts.
 
     Raises:
         ConfigurationError: see portal/cluster/manifests.py.
@@ -291,12 +309,12 @@ def render_training(
         root_restarts=root_restarts,
         max_failed=max_failed,
         final_codes=FINAL_CODES if is_by_code else (),
-        deadline_s=deadline_s if deadline_s is not None else policy.deadline_s,
+        deadline_s=policy.deadline_s if grant.deadline_s is None else grant.deadline_s,
         # What it owns would go with it, and must still succeed where a chief does not decide.
         dead_man_ttl_s=None if decides_after else policy.ttl_s + DEAD_MAN_S,
         grace_s=spec.run_policy.pod_grace_s,
         shm_bytes=spec.shm_bytes,
-        job_json=_job_json(training, spec, attempt, pods),
+        job_json=_job_json(training, spec, attempt, pods, grant.deadline_at),
         port=PORT,
         pods=pods,
     )

@@ -33,6 +33,7 @@ class ReplicaContext(NamedTuple):
         role_count: replicas of its role; 0: as `hosts` has, for older versions do not say.
         folder: the training's own one on the log volume; empty: `log_dir` is.
         is_sparse: of all replicas it is told those that it cannot do without.
+        deadline_at: until then the attempt may run at least, as of its start; empty: it has no deadline.
     """
 
     role: str
@@ -46,6 +47,7 @@ class ReplicaContext(NamedTuple):
     role_count: int = 0
     folder: str = ""
     is_sparse: bool = False
+    deadline_at: str = ""
 
     @property
     def name(self) -> str:
@@ -153,12 +155,14 @@ def final_environment(
 
     Args:
         env: what was asked for. What every training has since later versions only does not
-            outdo it: TASK_COUNT and ATTEMPT.
+            outdo it: TASK_COUNT, ATTEMPT and DEADLINE_AT.
         given: templates of the topology, which outdo it; one that comes to the empty text is left
             out.
     """
     known = values(context)
     filled = {"TASK_COUNT": str(context.task_count), "ATTEMPT": str(context.attempt)}
+    if context.deadline_at:
+        filled["DEADLINE_AT"] = context.deadline_at
     filled.update((name, fill(text, known)) for name, text in env.items())
     of_topology = {name: fill(text, known) for name, text in given.items()}
     filled.update((name, text) for name, text in of_topology.items() if text)

@@ -1,7 +1,8 @@
 """Whole lives of trainings, and what every kind has of them: each way in, through and out."""
 
 import io
-from datetime import timedelta
+import json
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -305,7 +306,12 @@ async def test_a_longer_deadline_reaches_the_cluster(world: World) -> None:
     world.sim.lives = {"worker-0": [Life("hang")]}
     job = await world.submit(deadline_s=60)
     root = await sync_to_async(make_user)("root", role="admin")
-    await world.until(lambda job: job.state == "running")
+    job = await world.until(lambda job: job.state == "running")
+    [told] = world.sim.of("ConfigMap")
+    told_at = datetime.fromisoformat(json.loads(told["data"]["job.json"])["deadline_at"])
+    kept_s = (told_at - job.started_at).total_seconds()
+    assert told_at.utcoffset() == timedelta(0)
+    assert 50 < kept_s <= 60, "it begins to run a moment after it was admitted"
     await world.rest(30)
     row = await world.row(job)
     await sync_to_async(extend)(by=root, workload=row, deadline_s=600)
@@ -315,6 +321,7 @@ async def test_a_longer_deadline_reaches_the_cluster(world: World) -> None:
     job = await world.until(lambda job: job.is_final, seconds=20)
     assert job.reason_text == "The training reached its deadline of 10 minutes."
     assert 600 <= (job.finished_at - job.started_at).total_seconds() <= 660
+    assert world.sim.of("ConfigMap") == [told], "what its programs were told stays"
 
 
 async def test_a_straggler_is_named_and_the_deadline_ends_it(world: World) -> None:

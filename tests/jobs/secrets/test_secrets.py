@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core import serializers
 from django.test import override_settings
 
+from jobs.kinds.manifests import Grant
 from jobs.kinds.notebook import NOTEBOOK
 from jobs.kinds.training.kind import TRAINING
 from jobs.models import UserSecret, Workload
@@ -105,7 +106,7 @@ def test_no_value_is_in_any_row_answer_or_log(
     [chosen] = re.findall(r'"(\w*)" selected>', seen[-1].content.decode())
     assert chosen == "env"
     row = Workload.objects.get(kind="notebook")
-    row.plan = NOTEBOOK.render(row, 1, None, (), {})
+    row.plan = NOTEBOOK.render(row, 1, Grant())
     row.save()
     [app] = row.plan[0]["spec"]["template"]["spec"]["containers"]
     assert app["envFrom"] == [{"secretRef": {"name": "user-wandb-1"}}]

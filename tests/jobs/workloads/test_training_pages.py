@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from django.utils.timezone import now
 
+from jobs.kinds.manifests import Grant
 from jobs.kinds.training.kind import TRAINING
 from jobs.models import Artifact, Attempt, Replica, UserSecret, Workload, WorkloadEvent
 from jobs.rules.states import WorkloadState
@@ -112,7 +113,7 @@ def full_job(tenant: Tenant) -> Workload:
         cluster_flags=["task_index"],
         deadline_s=7200,
     )
-    job.plan = TRAINING.render(job, 2, None, (), {})
+    job.plan = TRAINING.render(job, 2, Grant())
     job.save()
     for number, cause, reason in ((1, "first", "worker-0 was killed."), (2, "retry", "")):
         Attempt.objects.create(
