@@ -259,6 +259,7 @@ class Admission:
     fit: Fit
     ends_by: datetime | None = None
     avoided_nodes: tuple[str, ...] = ()
+    found_nodes: tuple[str, ...] = ()
     had_claim: bool = False
     pools: Mapping[str, str] = field(default_factory=dict)
     is_low: bool = False
@@ -278,6 +279,7 @@ def admissions_of(decisions: Sequence[Decision]) -> list[Admission]:
             one.fit,
             one.ends_by,
             one.avoided_nodes,
+            tuple(one.nodes),
             one.had_claim,
             one.pools,
             one.fit.kind == "now" and one.queued.priority == "low",
@@ -333,6 +335,7 @@ def _write_one(
                 deadline_s=made.deadline_s,
                 begins_at=now,
                 avoided_nodes=admission.avoided_nodes,
+                found_nodes=admission.found_nodes,
                 pools=admission.pools,
             )
             documents = manifests.render(admission.workload_id, row.attempt, grant)

@@ -19,6 +19,7 @@ from tenants.manifests import ACCOUNT
 from tenants.models import Tenant
 
 PULL_SECRET = "homeport-pull"  # of PORTAL_PULL_SECRET_FILE, in each namespace
+PREFERRED_MOST = 20  # names of nodes; each is a term of its own in every pod
 ATTEMPTS_MAX = 999  # names count attempts up to here, then from 1 again
 
 
@@ -63,6 +64,7 @@ class PodSettings:
         account: ServiceAccount of the tenant's namespace; it may do nothing and has no token.
         node_selector: labels of the nodes that they run on.
         avoided_nodes: names of nodes that are kept for others.
+        preferred_nodes: names of nodes where admission found room for them.
         known_pools: those of the catalog; none where it does not matter on which nodes they run.
         pools: role -> the name of its pool; what is not named is in `default`.
         secrets: those of the person, as they are at this moment.
@@ -78,6 +80,7 @@ class PodSettings:
     account: str = ACCOUNT
     node_selector: Mapping[str, str] = field(default_factory=dict)
     avoided_nodes: tuple[str, ...] = ()
+    preferred_nodes: tuple[str, ...] = ()
     known_pools: tuple[Pool, ...] = ()
     pools: Mapping[str, str] = field(default_factory=dict)
     secrets: PodSecrets = field(default_factory=PodSecrets)
@@ -102,12 +105,14 @@ class Grant:
         deadline_s: seconds that are left of its deadline; None: it has none.
         begins_at: now, aware; None: it does not begin, but is only shown.
         avoided_nodes: names of nodes that are kept for others.
+        found_nodes: names of nodes where there was room for it; empty: nobody knows.
         pools: role -> the name of its pool; what is not named is in `default`.
     """
 
     deadline_s: int | None = None
     begins_at: datetime | None = None
     avoided_nodes: Collection[str] = ()
+    found_nodes: Collection[str] = ()
     pools: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -211,6 +216,7 @@ def pod_settings(
         bundle_bytes=settings.BUNDLE_MAX_BYTES,
         node_selector=settings.NODE_SELECTOR,
         avoided_nodes=() if grant is None else tuple(grant.avoided_nodes),
+        preferred_nodes=() if grant is None else tuple(grant.found_nodes)[:PREFERRED_MOST],
         known_pools=() if grant is None else catalog.pools,
         pools={} if grant is None else grant.pools,
         secrets=secrets,

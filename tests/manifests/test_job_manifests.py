@@ -325,7 +325,13 @@ OTHERS = [
 
 
 def test_pods_go_to_the_nodes_of_their_pool_beside_each_other_or_apart() -> None:
-    pods = replace(PODS, known_pools=POOLS, pools={"worker": "a100"}, avoided_nodes=("n1",))
+    pods = replace(
+        PODS,
+        known_pools=POOLS,
+        pools={"worker": "a100"},
+        avoided_nodes=("n1",),
+        preferred_nodes=("n2", "n3"),
+    )
     off = [{"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}]
     found = {}
     for placement in ("any", "pack", "spread"):
@@ -341,6 +347,12 @@ def test_pods_go_to_the_nodes_of_their_pool_beside_each_other_or_apart() -> None
     assert terms == [{"matchExpressions": OWN, "matchFields": off}]
     terms = servers["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
     assert terms == [{"matchExpressions": each, "matchFields": off} for each in OTHERS]
+    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
+    for spec in found.values():
+        terms = spec["affinity"]["nodeAffinity"][preferred]
+        fields = [term["preference"]["matchFields"] for term in terms]
+        assert [[one["values"] for one in each] for each in fields] == [[["n2"]], [["n3"]]]
+        assert {term["weight"] for term in terms} == {100}
     assert [one["key"] for one in workers["tolerations"]] == ["nvidia.com/gpu", "team"]
     assert workers["tolerations"][1] == {
         "key": "team",
@@ -352,9 +364,7 @@ def test_pods_go_to_the_nodes_of_their_pool_beside_each_other_or_apart() -> None
     assert (workers["schedulerName"], servers.get("schedulerName")) == ("second", None)
     for role, key in (("worker", "rack"), ("ps", "kubernetes.io/hostname")):
         packed, spread = found["pack", role], found["spread", role]
-        [near] = packed["affinity"]["podAffinity"][
-            "preferredDuringSchedulingIgnoredDuringExecution"
-        ]
+        [near] = packed["affinity"]["podAffinity"][preferred]
         [apart] = spread["topologySpreadConstraints"]
         for term in (near["podAffinityTerm"], apart):
             assert term["topologyKey"] == key

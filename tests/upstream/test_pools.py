@@ -87,6 +87,13 @@ def nodes_of(lab: Lab, pk: str) -> dict[str, list[str]]:
     return found
 
 
+def preferred_by(pod: Json) -> set[str]:
+    """Names of nodes."""
+    affinity = pod["spec"]["affinity"]["nodeAffinity"]
+    terms = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    return {name for term in terms for name in term["preference"]["matchFields"][0]["values"]}
+
+
 TWELVE = {"worker": {"count": 12}}
 
 
@@ -123,6 +130,8 @@ def test_pods_land_in_their_pool_only(
         assert found.keys() == where.keys()
         for role, nodes in found.items():
             assert set(nodes) <= where[role]
+        for pod in pods_of(lab, pk):  # nobody was faster
+            assert pod["spec"]["nodeName"] in preferred_by(pod)
         lab.clear([pk])
 
 
