@@ -31,7 +31,14 @@ from jobs.leader.lease import Lease
 from jobs.rules import reasons
 from jobs.rules.admission import Amount, Fit
 from jobs.rules.queue.look import Decision, Looked, QueueSnapshot, QuotaHeadroom, look, size_of
-from jobs.rules.queue.state import NamespaceState, Preemption, QueueRules, TeamState, total
+from jobs.rules.queue.state import (
+    LOW,
+    NamespaceState,
+    Preemption,
+    QueueRules,
+    TeamState,
+    total,
+)
 from jobs.rules.reasons import Reason
 from jobs.usage.shares import Shares
 from portal import metrics
@@ -282,7 +289,7 @@ def admissions_of(decisions: Sequence[Decision]) -> list[Admission]:
             tuple(one.nodes),
             one.had_claim,
             one.pools,
-            one.fit.kind == "now" and one.queued.priority == "low",
+            one.fit.kind == "now" and one.queued.priority == LOW,
         )
         for one in decisions
         if one.fit.kind == "now" or reason_of(one.fit) != one.queued.shown

@@ -21,7 +21,7 @@ from jobs.rules import reasons
 from jobs.rules.admission import NO_LIMIT, RESOURCES, Amount, total_of
 from jobs.rules.nodes import where_to_run
 from jobs.rules.queue.look import Queued
-from jobs.rules.queue.state import Size
+from jobs.rules.queue.state import LOW, NORMAL, Size
 from jobs.rules.requests import at_once, indexes_of
 from jobs.rules.states import (
     FINAL_REPLICA_STATES,
@@ -133,7 +133,7 @@ def _in_queue(known: Sequence[Pool], workload: Any) -> Queued:
         not_before=workload.not_before,
         shown=reason_in(workload),
         lasts_s=_lasts_s(workload),
-        priority=workload.priority or "normal",
+        priority=workload.priority or NORMAL,
         stops_from=workload.stops_from,
         rank=workload.rank,
         pools=where,
@@ -198,7 +198,7 @@ def _read_admitted(now: datetime) -> Iterator[Admitted]:
             workload.admitted_at,
             workload.room_ends_by,
             gone_by,
-            workload.priority == "low",
+            workload.priority == LOW,
             grace_s,
         )
 
@@ -208,5 +208,5 @@ def _read_admitted(now: datetime) -> Iterator[Admitted]:
 def read_shares(now: datetime, capacity: Size) -> Shares:
     """What namespaces and teams held of late; what is of low priority does not count."""
     recent = Q(finished_at__isnull=True) | Q(finished_at__gte=now - HORIZON)
-    low = Workload.objects.filter(recent, spec__priority="low").values_list("pk", flat=True)
+    low = Workload.objects.filter(recent, spec__priority=LOW).values_list("pk", flat=True)
     return shares_at(now, capacity, set(low))

@@ -40,7 +40,7 @@ from jobs.kinds.state import (
     WorkloadRow,
 )
 from jobs.models import WITH_WORK, Attempt, Replica, ReplicaArchive, Workload
-from jobs.rules.queue.state import Preemption
+from jobs.rules.queue.state import LOW, Preemption
 from jobs.rules.reasons import Reason
 from jobs.rules.requests import at_once, indexes_of
 from jobs.rules.states import (
@@ -257,7 +257,7 @@ def save_admission(
         columns["plan"] = documents
     queued = Workload.objects.filter(IS_QUEUED, pk=change.workload_id)
     if is_low:
-        queued = queued.filter(spec__priority="low")
+        queued = queued.filter(spec__priority=LOW)
     if not queued.update(revision=F("revision") + 1, **columns):
         return None
     [changed] = _changed_rows([change.workload_id])
@@ -273,7 +273,7 @@ def preempt(stop: Preemption, now: datetime) -> ChangedRow | None:
         return None
     running = Workload.objects.filter(
         pk=stop.workload_id,
-        spec__priority="low",  # as it is now
+        spec__priority=LOW,  # as it is now
         state__in=HOLDING_STATES - {WorkloadState.STOPPING},
         desired=Desired.RUN,
         preempted_at=None,

@@ -16,9 +16,9 @@ from jobs.kinds.interactive.opening import OpenLink, new_link
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.kinds.training.again import body_of_unfinished
-from jobs.kinds.training.spec import HIGH, LOW, NORMAL
 from jobs.models import Workload
 from jobs.rules.admission import Fit
+from jobs.rules.queue.state import HIGH, LOW, NORMAL
 from jobs.rules.states import FINAL_STATES, HOLDING_STATES, IDLE_STATES, Desired, WorkloadState
 from jobs.workloads.fit import fit
 from portal import live, room

@@ -10,7 +10,6 @@ from django.conf import settings
 
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.spec import WorkloadSpec, columns_of
-from jobs.kinds.training.spec import LOW
 from jobs.models import Node, Workload
 from jobs.rules import reasons
 from jobs.rules.admission import (
@@ -24,6 +23,7 @@ from jobs.rules.admission import (
 )
 from jobs.rules.admission import fit as fit_amounts
 from jobs.rules.nodes import capacity_of, is_selected, where_to_run
+from jobs.rules.queue.state import LOW
 from jobs.rules.states import WorkloadState
 from portal.catalog import get_catalog
 from portal.pools import DEFAULT

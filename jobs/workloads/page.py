@@ -24,7 +24,7 @@ from jobs.kinds.training.answers import conditions_of, replica_statuses
 from jobs.kinds.training.export import Form, find_problem, forms_of
 from jobs.kinds.training.inputs import changed_options
 from jobs.kinds.training.manifests import DATA_DIR, log_dir
-from jobs.kinds.training.spec import HIGH, PRIORITIES, TrainingSpec
+from jobs.kinds.training.spec import PRIORITIES, TrainingSpec
 from jobs.kinds.training.suspended import suspended_seconds
 from jobs.models import (
     Artifact,
@@ -36,6 +36,7 @@ from jobs.models import (
     WorkloadQuerySet,
 )
 from jobs.rules.conditions import JobCondition
+from jobs.rules.queue.state import HIGH
 from jobs.rules.requests import tensorflow_version
 from jobs.rules.states import (
     FINAL_STATES,

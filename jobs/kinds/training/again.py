@@ -4,8 +4,9 @@ from typing import Any
 
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training.serializer import TrainingSerializer
-from jobs.kinds.training.spec import HIGH, NORMAL, TrainingSpec
+from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Workload
+from jobs.rules.queue.state import HIGH, NORMAL
 from jobs.rules.requests import indexes_text
 from jobs.rules.states import ReplicaState
 from jobs.rules.topologies import get_topology

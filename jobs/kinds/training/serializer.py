@@ -29,8 +29,9 @@ from jobs.kinds.training.fields import (
     written,
 )
 from jobs.kinds.training.source import SourceSerializer
-from jobs.kinds.training.spec import HIGH, LOW, NORMAL, PRIORITIES, RunPolicy, TrainingSpec
+from jobs.kinds.training.spec import PRIORITIES, RunPolicy, TrainingSpec
 from jobs.rules import other_words
+from jobs.rules.queue.state import HIGH, LOW, NORMAL
 from jobs.rules.restarts import RestartPolicy
 from jobs.rules.topologies import (
     OPTIONS,

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from jobs.kinds.spec import WorkloadSpec
+from jobs.rules.queue.state import HIGH, LOW, NORMAL
 from jobs.rules.requests import indexes_of
 from jobs.rules.topologies import get_topology
 
 KEY = "job"
-LOW, NORMAL, HIGH = "low", "normal", "high"
 PRIORITIES = (LOW, NORMAL, HIGH)
 GRACE_S = 120  # between SIGTERM and SIGKILL: time for a checkpoint and the upload of the log's end
 # What has a deadline gives its resources back within a minute of it, whatever its program does.

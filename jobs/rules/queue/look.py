@@ -29,7 +29,6 @@ from jobs.rules.queue.holds import answer_beside, closed, held_before
 from jobs.rules.queue.order import dominant_share
 from jobs.rules.queue.state import (
     ANY,
-    HIGH,
     LOW,
     NORMAL,
     NOTHING,
@@ -80,15 +79,12 @@ class Queued:
     not_before: datetime | None = None  # back-off after a withdrawal
     shown: Reason = reasons.NONE
     lasts_s: int | None = None
-    priority: str = "normal"
+    priority: str = NORMAL
     stops_from: datetime | None = None
     rank: int = 0
     pools: tuple[str, ...] = (DEFAULT,)
     no_pool: str = ""
     placement: str = ANY
-
-
-PRIORITIES = {"low": LOW, "normal": NORMAL, "high": HIGH}
 
 
 @dataclass(frozen=True)
@@ -278,7 +274,7 @@ def _hindered(waiting: QueueSnapshot, queue: Sequence[Queued], now: datetime) ->
 
 def _most(one: Queued, headroom: QuotaHeadroom) -> Amount | None:
     """What it may ask for at the most; None: nobody has said, or it is no matter of quota."""
-    is_borrowing = one.priority == "low" and headroom.low_left is not None
+    is_borrowing = one.priority == LOW and headroom.low_left is not None
     return None if is_borrowing else headroom.hard
 
 
@@ -308,7 +304,7 @@ def _state_of(
             pools=one.pools or (DEFAULT,),
             placement=one.placement,
             number=number,
-            priority=PRIORITIES[one.priority],
+            priority=one.priority,
             rank=one.rank,
             stops_from_s=0 if one.stops_from is None else seconds_of(one.stops_from),
             lasts_s=UNKNOWN if one.lasts_s is None else one.lasts_s,
@@ -462,13 +458,13 @@ class _Answers:
 
     def _of_quota(self, one: Queued) -> Fit:
         headroom = self._tenants[one.tenant_id]
-        if one.priority == "low" and headroom.low_left is not None:
+        if one.priority == LOW and headroom.low_left is not None:
             text = "Waiting for quota: its team has as much as low priority may borrow"
             return Fit("later", "quota", text)
         assert headroom.hard is not None
         assert headroom.left is not None
         left, wanted = headroom.left - self._taken[one.tenant_id], total_of(one.requests)
-        if one.priority != "low":  # what low holds never counts against it
+        if one.priority != LOW:  # what low holds never counts against it
             left += amount_of(self._waiting.held_by_low(one.tenant_id))
         lacking = left.lacking(wanted)
         if not lacking:

@@ -13,7 +13,7 @@ NOTHING: Size = (0, 0, 0, 0, 0)
 UNKNOWN = 2**62  # seconds: later than all that is known
 UNLIMITED: Size = (UNKNOWN,) * 5
 
-LOW, NORMAL, HIGH = 0, 1, 2
+LOW, NORMAL, HIGH = "low", "normal", "high"  # as a spec has them
 ANY, PACK, SPREAD = "any", "pack", "spread"
 
 GRACE_MOST_S = 600  # the longest grace of a role, the evaluator's
@@ -128,7 +128,7 @@ class QueuedWorkload:
     queued_at_s: int
     roles: tuple[RoleReplicas, ...]
     pools: tuple[str, ...] = ("default",)
-    priority: int = NORMAL
+    priority: str = NORMAL
     rank: int = 0
     lasts_s: int = UNKNOWN
     not_before_s: int = 0

@@ -191,7 +191,9 @@ async def test_what_is_still_to_come_is_counted_where_it_was_admitted_to(world: 
         affinity = row.plan[0]["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
         [best] = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
         [field] = best["preference"]["matchFields"]
-        assert not avoided.intersection(field["values"]), "the scheduler is told where it found room"
+        assert not avoided.intersection(field["values"]), (
+            "the scheduler is told where it found room"
+        )
 
 
 async def test_what_belongs_to_a_tenant_that_is_not_ready_waits_with_words(world: World) -> None:

@@ -84,7 +84,7 @@ class Work:
 
     name: str
     namespace: str
-    priority: int
+    priority: str
     roles: list[tuple[int, Amount]]
     pools: tuple[str, ...]
     lasts_s: int | None
