@@ -174,6 +174,11 @@ class Workload(models.Model):
         return self.state in FINAL_STATES
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether it waits in the queue, and is still wanted."""
+        return self.state == WorkloadState.QUEUED and self.desired == Desired.RUN
+
+    @property
     def room_ends_by(self) -> datetime | None:
         """`ends_by`, but where an earlier version, which knows nothing of it, has admitted it since."""
         is_old = self.ends_by and self.admitted_at and self.ends_by < self.admitted_at

@@ -16,10 +16,11 @@ from jobs.fleet.gpu_users import GpuUser, GpuUsers
 from jobs.fleet.node_notes import is_simulated
 from jobs.fleet.nodes import meter
 from jobs.fleet.queue import QueueEntries, QueueEntry
-from jobs.kinds.answers import ReasonSerializer
+from jobs.kinds.answers import PlacedSerializer, ReasonSerializer
 from jobs.kinds.registry import KINDS
 from jobs.models import Node
 from jobs.rules.check_results import parse_results
+from jobs.workloads.queue_place import place_json
 from portal import quantity
 from portal.errors import Refused
 from portal.web.permissions import AdminsOnly
@@ -142,14 +143,7 @@ class NodeListView(APIView):
         )
 
 
-class StartEstimateSerializer(serializers.Serializer[Any]):
-    """When one starts that waits."""
-
-    at = serializers.DateTimeField(allow_null=True, help_text="null: it cannot be told")
-    basis = serializers.CharField(help_text="what that follows from, or why it cannot be told")
-
-
-class PlaceSerializer(serializers.Serializer[Any]):
+class PlaceSerializer(PlacedSerializer):
     """One place in the queue; `position` counts within the namespace, by whom a look asks first."""
 
     position = serializers.IntegerField()
@@ -164,18 +158,11 @@ class PlaceSerializer(serializers.Serializer[Any]):
     pods = serializers.IntegerField()
     queued_at = serializers.DateTimeField()
     reason = ReasonSerializer()
-    position_all = serializers.IntegerField(
-        allow_null=True, help_text="in the whole queue; null: it came after the last look at it"
-    )
-    start_estimate = StartEstimateSerializer(allow_null=True)
-    rules = serializers.ListField(
-        child=serializers.CharField(), help_text="why it stands there and waits, in order"
-    )
 
 
 def queue_entry_json(entry: QueueEntry) -> dict[str, Any]:
     """One place as REST shows it."""
-    row, asked, place = entry.row, entry.asked, entry.place
+    row, asked = entry.row, entry.asked
     return {
         "position": entry.position,
         "kind": row.kind,
@@ -193,9 +180,7 @@ def queue_entry_json(entry: QueueEntry) -> dict[str, Any]:
             "text": row.reason_text,
             "next_step": row.reason_next_step,
         },
-        "position_all": place.position_all if place else None,
-        "start_estimate": {"at": place.starts_at, "basis": place.basis} if place else None,
-        "rules": place.rules if place else [],
+        **place_json(entry.place),
     }
 
 

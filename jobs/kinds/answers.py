@@ -31,6 +31,38 @@ def stamp(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat().replace("+00:00", "Z")
 
 
+class StartEstimateSerializer(serializers.Serializer[Any]):
+    """When one starts that waits."""
+
+    at = serializers.DateTimeField(allow_null=True, help_text="null: it cannot be told")
+    basis = serializers.CharField(help_text="what that follows from, or why it cannot be told")
+
+
+class PlacedSerializer(serializers.Serializer[Any]):
+    """With its place in the queue; one that does not wait there has nulls and no rules.
+
+    The place comes as `context["place"]`, as a person may see it.
+    """
+
+    position = serializers.IntegerField(
+        allow_null=True, help_text="in the queue of its namespace; null: it does not wait there"
+    )
+    position_all = serializers.IntegerField(
+        allow_null=True, help_text="in the whole queue; null: it came after the last look at it"
+    )
+    start_estimate = StartEstimateSerializer(allow_null=True)
+    rules = serializers.ListField(
+        child=serializers.CharField(), help_text="why it stands there and waits, in order"
+    )
+
+    def to_representation(self, instance: Any) -> dict[str, Any]:
+        """As the fields say."""
+        return {**super().to_representation(instance), **self.context["place"]}
+
+
+PLACE_FIELDS = ("position", "position_all", "start_estimate", "rules")
+
+
 class EventSerializer(serializers.ModelSerializer[WorkloadEvent]):
     class Meta:
         model = WorkloadEvent

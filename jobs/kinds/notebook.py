@@ -10,6 +10,7 @@ from drf_spectacular.drainage import set_override
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
+from jobs.kinds.answers import PLACE_FIELDS, PlacedSerializer
 from jobs.kinds.base import StopTexts
 from jobs.kinds.form import SecretsForm
 from jobs.kinds.interactive.answers import ServiceSerializer
@@ -233,6 +234,14 @@ class ShownNotebookSerializer(ServiceSerializer):
         }
 
 
+@extend_schema_serializer(component_name="OneService")
+class OneNotebookSerializer(PlacedSerializer, ShownNotebookSerializer):
+    """One notebook."""
+
+    class Meta(ShownNotebookSerializer.Meta):
+        fields = (*ShownNotebookSerializer.Meta.fields, *PLACE_FIELDS)
+
+
 def _image_title(workload: Workload) -> str:
     """What the catalog calls its image; "" for one that is not offered any more."""
     catalog = get_catalog()
@@ -282,7 +291,8 @@ NOTEBOOK = served_kind(
     serializer=NotebookSerializer,
     form=NotebookForm,
     lifecycle=NotebookLifecycle,
-    answer=ShownNotebookSerializer,
+    answer=OneNotebookSerializer,
+    list_answer=ShownNotebookSerializer,
     check_submit=lambda tenant, spec: check_secrets(tenant, spec.secrets),
 )
 

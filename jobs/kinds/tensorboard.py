@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
+from jobs.kinds.answers import PLACE_FIELDS, PlacedSerializer
 from jobs.kinds.base import StopTexts
 from jobs.kinds.form import WorkloadForm, ids_of
 from jobs.kinds.interactive.answers import ServiceSerializer
@@ -213,6 +214,14 @@ class ShownTensorBoardSerializer(ServiceSerializer):
         }
 
 
+@extend_schema_serializer(component_name="OneTensorBoard")
+class OneTensorBoardSerializer(PlacedSerializer, ShownTensorBoardSerializer):
+    """One TensorBoard."""
+
+    class Meta(ShownTensorBoardSerializer.Meta):
+        fields = (*ShownTensorBoardSerializer.Meta.fields, *PLACE_FIELDS)
+
+
 class TensorBoardForm(WorkloadForm):
     """
     Attributes:
@@ -303,7 +312,8 @@ TENSORBOARD = served_kind(
     title=_("TensorBoard"),
     icon="chart",
     open_verb="open_shared",
-    answer=ShownTensorBoardSerializer,
+    answer=OneTensorBoardSerializer,
+    list_answer=ShownTensorBoardSerializer,
     stop=StopTexts(button=_("Stop TensorBoard"), own=CAN_START_AGAIN, of_other=CAN_START_AGAIN),
     pages=served_pages(
         slug="tensorboard",

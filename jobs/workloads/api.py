@@ -37,6 +37,7 @@ from jobs.workloads.idempotency import Keep
 from jobs.workloads.listing import named_tenant
 from jobs.workloads.log_api import LOG_PARAMETERS, log_request
 from jobs.workloads.preview import preview_documents
+from jobs.workloads.queue_place import ShownPlace, place_json, place_of
 from jobs.workloads.rest import Router, RowsViewSet
 from jobs.workloads.serializers import (
     ArtifactSerializer,
@@ -142,7 +143,16 @@ class WorkloadViewSet(mixins.ListModelMixin, RowsViewSet):
         return self.kind.read(self.request.data, tenant=tenant, user=self.user)
 
     def answered(self, workload: Workload, status_code: int = status.HTTP_200_OK) -> Response:
-        return Response(self.get_serializer(workload).data, status=status_code)
+        return Response(self.shown(workload), status=status_code)
+
+    def shown(self, workload: Workload) -> Any:
+        """One as it is answered, with its place in the queue."""
+        return self._placed(workload, place_of(self.user, workload))
+
+    def _placed(self, workload: Workload, place: ShownPlace | None) -> Any:
+        told = {"position": place.position if place else None, **place_json(place)}
+        context = {**self.get_serializer_context(), "place": told}
+        return self.get_serializer(workload, context=context).data
 
     def create(self, request: Request) -> Response:
         def read() -> Asked:
@@ -167,17 +177,17 @@ class WorkloadViewSet(mixins.ListModelMixin, RowsViewSet):
             return answer
 
         def show(pk: UUID) -> object:
-            return self.get_serializer(self.find(pk)).data
+            return self.shown(self.find(pk))
 
         return idempotency.answered(request, self.user, body, submit, show)
 
     def retrieve(self, request: Request, pk: UUID) -> Response:
         workload = self.find()
-        data = (
-            None if conditional.is_known(request, workload) else self.get_serializer(workload).data
-        )
-        status_code = status.HTTP_304_NOT_MODIFIED if data is None else status.HTTP_200_OK
-        return Response(data, status_code, headers=conditional.headers_of(workload))
+        place = place_of(self.user, workload)
+        is_known = conditional.is_known(request, workload, place)
+        data = None if is_known else self._placed(workload, place)
+        status_code = status.HTTP_304_NOT_MODIFIED if is_known else status.HTTP_200_OK
+        return Response(data, status_code, headers=conditional.headers_of(workload, place))
 
     def destroy(self, request: Request, pk: UUID) -> Response:
         revision = conditional.revision_asked(request)

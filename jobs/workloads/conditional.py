@@ -3,17 +3,21 @@
 https://www.rfc-editor.org/rfc/rfc9110#section-13
 """
 
+from dataclasses import astuple
+
 from django.utils.http import parse_etags
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
 from jobs.models import Workload
+from jobs.workloads.queue_place import ShownPlace
 from portal.errors import FieldError, Refused
 from portal.web.fields import as_whole
+from portal.web.lists import revision_of
 
 # Part of the ETag of one training, notebook or TensorBoard: to be raised with each change of the fields
 # that `RestResource.answer` shows, or clients go on with the old ones while the row does not change.
-ANSWER_VERSION = 1
+ANSWER_VERSION = 2
 IF_NONE_MATCH = OpenApiParameter(
     "If-None-Match",
     location=OpenApiParameter.HEADER,
@@ -26,19 +30,21 @@ IF_MATCH = OpenApiParameter(
 )
 
 
-def _tag(workload: Workload) -> str:
-    return f'"{workload.revision}-{ANSWER_VERSION}"'
+def _tag(workload: Workload, place: ShownPlace | None) -> str:
+    # A place moves while the row stays as it is.
+    moved = f"-{revision_of(astuple(place))}" if place else ""
+    return f'"{workload.revision}-{ANSWER_VERSION}{moved}"'
 
 
-def is_known(request: Request, workload: Workload) -> bool:
-    """Whether the caller has the answer about this revision already."""
-    tag, asked = _tag(workload), request.headers.get("If-None-Match", "")
+def is_known(request: Request, workload: Workload, place: ShownPlace | None) -> bool:
+    """Whether the caller has the answer about this revision at this place already."""
+    tag, asked = _tag(workload, place), request.headers.get("If-None-Match", "")
     return not {tag, f"W/{tag}", "*"}.isdisjoint(parse_etags(asked))
 
 
-def headers_of(workload: Workload) -> dict[str, str]:
+def headers_of(workload: Workload, place: ShownPlace | None) -> dict[str, str]:
     """Of which revision an answer is; people see different things of the same one."""
-    return {"ETag": _tag(workload), "Vary": "Accept, Authorization, Cookie"}
+    return {"ETag": _tag(workload, place), "Vary": "Accept, Authorization, Cookie"}
 
 
 def revision_asked(request: Request) -> int | None:

@@ -49,7 +49,7 @@ from jobs.rules.states import (
 from jobs.rules.topologies import ROLES, get_topology
 from jobs.usage.measured import Utilisation, low_text
 from jobs.workloads import timeline
-from jobs.workloads.queue_place import ShownPlace, read_places
+from jobs.workloads.queue_place import ShownPlace, place_of
 from jobs.workloads.startup import StartStep, start_steps, usual_seconds
 from jobs.workloads.usage import Holder, find_holders, totals
 from portal import characters
@@ -159,10 +159,7 @@ class WorkloadPage:
     @cached_property
     def place(self) -> ShownPlace | None:
         """In the queue; None: it does not wait there, or came after the last look at all of it."""
-        row = self.workload
-        if row.state != WorkloadState.QUEUED or row.desired != Desired.RUN:
-            return None
-        return read_places(self.user, [row.pk]).get(row.pk)
+        return place_of(self.user, self.workload)
 
     @property
     def shows_reason(self) -> bool:

@@ -96,6 +96,25 @@ def read_places(user: Any, workloads: Iterable[UUID]) -> dict[UUID, ShownPlace]:
     }
 
 
+def place_of(user: Any, workload: Workload) -> ShownPlace | None:
+    """Its place; None: it does not wait in the queue, or came after the last look at all of it.
+
+    One query for what waits, else none.
+    """
+    if not workload.is_waiting:
+        return None
+    return read_places(user, [workload.pk]).get(workload.pk)
+
+
+def place_json(place: ShownPlace | None) -> dict[str, Any]:
+    """As REST shows it, but for the position within the namespace."""
+    return {
+        "position_all": place.position_all if place else None,
+        "start_estimate": {"at": place.starts_at, "basis": place.basis} if place else None,
+        "rules": place.rules if place else [],
+    }
+
+
 def basis_text(basis: str, what: str, *, is_ahead: bool = False) -> str:
     """In words; `what` is the workload that it is about, which may itself still be queued, ahead of this one."""
     if is_ahead:

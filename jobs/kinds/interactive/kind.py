@@ -14,16 +14,25 @@ CAN_START_AGAIN = _("What is on the volumes is kept, and it can be started again
 
 
 def served_kind(
-    served: Served, *, answer: type[ServiceSerializer] = ServiceSerializer, **own: Any
+    served: Served,
+    *,
+    answer: type[ServiceSerializer],
+    list_answer: type[ServiceSerializer],
+    **own: Any,
 ) -> WorkloadKind:
     """A kind of one pod behind a gate.
 
     Args:
-        answer: how one looks in REST.
+        answer, list_answer: how one looks in REST, and each of a list.
         own: what is its own of a `WorkloadKind`: key, title, icon, open_verb, stop, pages, spec,
             serializer, form, lifecycle; `render` where its template is not that of all.
     """
-    rest = RestResource(one=served.word, answer=answer, event_answer=ServiceEventSerializer)
+    rest = RestResource(
+        one=served.word,
+        answer=answer,
+        list_answer=list_answer,
+        event_answer=ServiceEventSerializer,
+    )
     shared: dict[str, Any] = {
         "noun": served.word,
         "record_kind": "service",

@@ -8,7 +8,14 @@ from django.db.models import Count
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from jobs.kinds.answers import INT64, ReasonSerializer, reason_json, stamp
+from jobs.kinds.answers import (
+    INT64,
+    PLACE_FIELDS,
+    PlacedSerializer,
+    ReasonSerializer,
+    reason_json,
+    stamp,
+)
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
 from jobs.kinds.training.continuing import FinishedTraining
@@ -250,7 +257,7 @@ def replica_statuses(
     return found
 
 
-class OneJobSerializer(JobSerializer):
+class OneJobSerializer(PlacedSerializer, JobSerializer):
     """One job, with what a list of them would take too long to read."""
 
     attempts = AttemptSerializer(many=True)
@@ -265,6 +272,7 @@ class OneJobSerializer(JobSerializer):
             "conditions",
             "replica_statuses",
             "last_checkpoint",
+            *PLACE_FIELDS,
         )
 
     def to_representation(self, instance: Workload) -> dict[str, Any]:

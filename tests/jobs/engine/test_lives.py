@@ -172,7 +172,8 @@ async def test_by_exit_code_what_a_signal_ended_is_retried_and_told_by_rest(worl
         return one, listed
 
     one, listed = await sync_to_async(answers)()
-    assert {*one} - {*listed} == {"attempts", "conditions", "replica_statuses", "last_checkpoint"}
+    own = {"attempts", "conditions", "replica_statuses", "last_checkpoint"}
+    assert {*one} - {*listed} == {*own, "position", "position_all", "start_estimate", "rules"}
     told = [(each["number"], each["cause"], each["exit_code"]) for each in one["attempts"]]
     assert told == [(1, "first", 137), (2, "retry", 143), (3, "retry", 1)]
     assert one["attempts"][2]["reason"] == "worker-0 ended with exit code 1."

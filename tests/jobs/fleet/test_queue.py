@@ -3,11 +3,15 @@
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
+from jobs.kinds.answers import PLACE_FIELDS
 from jobs.models import Workload
 from jobs.places import QueuePlace
 from tenants.models import Team, Tenant
+from tests.browsing import client_of
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.jobs.fleet.rows import read, rest
 
@@ -160,9 +164,24 @@ def test_a_page_says_the_place_what_is_lacking_and_when_because_of_what(alice: T
     place = rest(alice.owner, "/api/v1/queue/")["results"][0]
     assert place["start_estimate"]["basis"] == "when runs ends (deadline)"
     assert len(place["rules"]) == 2
+    client, path = client_of(alice.owner), f"/api/v1/jobs/{first.pk}/"
+    one = client.get(path)
+    assert {name: one.json()[name] for name in PLACE_FIELDS} == {n: place[n] for n in PLACE_FIELDS}
+    known = {"If-None-Match": one.headers["ETag"]}
+    assert client.get(path, headers=known).status_code == 304
+    QueuePlace.objects.filter(pk=first.pk).update(position_all=3)
+    assert client.get(path, headers=known).json()["position_all"] == 3, "the row is the same"
     Workload.objects.filter(pk=first.pk).update(state="running")
+    assert not rest(alice.owner, path)["rules"], "what a row says of before"
     assert not read(alice.owner, f"/trainings/{first.pk}/").all("div", id="queue-place")
     service = Workload.objects.get(name="between")
     keep("between", 6, 0, "now")
     note = read(alice.owner, f"/notebooks/{service.pk}/").one("div", id="queue-place")
     assert "Starts any moment now, with the next look at the queue." in note.text
+    path = f"/api/v1/notebooks/{service.pk}/"
+    with CaptureQueriesContext(connection) as waiting:
+        assert rest(alice.owner, path)["position_all"] == 6
+    Workload.objects.filter(pk=service.pk).update(state="running")
+    with CaptureQueriesContext(connection) as running:
+        assert rest(alice.owner, path)["position_all"] is None
+    assert len(waiting) == len(running) + 1
