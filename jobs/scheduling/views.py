@@ -52,29 +52,30 @@ def _effects(chosen: Scheduling) -> dict[str, str]:
     teams = Team.objects.exclude(weight=1).count()
     names = ", ".join(pool.shown_name for pool in known_pools())
     if chosen.fair_share:
-        fair = _("Whoever held the least of late, divided by their weight, goes first.")
+        fair = _("Whoever has used the least lately, divided by their weight, goes first.")
     else:
-        fair = _("The oldest in the cluster goes first, whatever its team held of late.")
+        fair = _("What was submitted first goes first, whatever its team has used lately.")
     weights = ngettext(
         "%(num)s namespace has its quota by weight.",
         "%(num)s namespaces have their quota by weight.",
         by_weight,
     )
     others = ngettext(
-        "%(num)s team has another weight than 1.",
-        "%(num)s teams have another weight than 1.",
+        "%(num)s team has a weight other than 1.",
+        "%(num)s teams have a weight other than 1.",
         teams,
     )
     waits = ngettext(
-        "%(num)s in the queue has waited as long.",
-        "%(num)s in the queue have waited as long.",
+        "%(num)s queued workload has waited that long.",
+        "%(num)s queued workloads have waited that long.",
         aged,
     )
     nodes = ngettext(
-        "Nodes are kept for %(num)s that lacks only nodes.",
-        "Nodes are kept for %(num)s that lack only nodes.",
+        "%(num)s workload has nodes kept for it.",
+        "%(num)s workloads have nodes kept for them.",
         kept,
     )
+    no = _("No")
     return {
         "borrowing": {
             "none": _("Work of low priority stays within its namespace's quota."),
@@ -82,8 +83,8 @@ def _effects(chosen: Scheduling) -> dict[str, str]:
             "cluster": _("Work of low priority may use whatever is free in the cluster."),
         }[borrowing()],
         "fair_share": fair,
-        "aging_s": f"{waits % {'num': aged}} {nodes % {'num': kept}}",
-        "weights": f"{weights % {'num': by_weight}} {others % {'num': teams}}",
+        "aging_s": f"{waits % {'num': aged or no}} {nodes % {'num': kept or no}}",
+        "weights": f"{weights % {'num': by_weight or no}} {others % {'num': teams or no}}",
         "pools": names or _("All nodes are one pool."),
     }
 

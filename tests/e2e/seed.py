@@ -259,6 +259,8 @@ def starting(tenant: Any, at: datetime) -> Any:
 
 def queued(tenant: Any, at: datetime) -> Any:
     """Waits for GPUs, with the arithmetic."""
+    from jobs.places import QueuePlace
+
     job = make_job(
         tenant,
         name="large batch 4096",
@@ -271,6 +273,17 @@ def queued(tenant: Any, at: datetime) -> Any:
         reason_next_step=reasons.ROWS["quota"][1],
     )
     event(job, job.queued_at, "Queued", "Waiting for quota: needs 2 GPUs, 0 of 2 free")
+    QueuePlace.objects.create(
+        workload=job,
+        position=1,
+        position_all=3,
+        starts_at=at + timedelta(minutes=90),
+        basis="deadline",
+        rules=[
+            "Order: what was submitted first, in the whole cluster, is tried first.",
+            "Quota: its namespace has too little left.",
+        ],
+    )
     return job
 
 

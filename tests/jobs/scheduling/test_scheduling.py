@@ -41,8 +41,8 @@ def test_an_admin_changes_the_switches(
     assert admin.get(PAGE).status_code == 200
     settings.CATALOG = good
     page = admin.get(PAGE).content.decode()
-    assert "The oldest in the cluster goes first" in page
-    assert "0 in the queue have waited as long" in page
+    assert "What was submitted first goes first" in page
+    assert "No queued workloads have waited that long" in page
     for fair, aging, text in (
         ("maybe", "3h", "is none of on, off"),
         ("on", "soon", "Enter a time"),
@@ -57,7 +57,7 @@ def test_an_admin_changes_the_switches(
     assert told == ["wake"]
     chosen = Scheduling.load()
     assert (chosen.fair_share, chosen.aging_s) == (True, 3 * 3600)
-    assert "1 in the queue has waited as long" in admin.get(PAGE).content.decode()
+    assert "1 queued workload has waited that long" in admin.get(PAGE).content.decode()
     assert AuditEntry.objects.get(kind="scheduling").detail["after"]["fair_share"] is True
 
 
