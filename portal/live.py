@@ -6,6 +6,7 @@ revision that it compares on reconnect, the reconciler by its safety pass.
 
 import asyncio
 import logging
+import time
 from typing import Any
 from uuid import UUID
 
@@ -52,8 +53,13 @@ async def achanged(
 
 
 async def tell_everybody(kind: str, revision: int) -> None:
-    """Tells every open page, whoever looks at it: `cluster` (its health) or `nodes`."""
+    """Tells every open page, whoever looks at it: `cluster` (its health), `nodes`, or places in the `queue`."""
     await _send(EVERYBODY_GROUP, _changed(kind, "", revision))
+
+
+def revision_now() -> int:
+    """Grows with time; for what has no row whose revision could be counted."""
+    return int(time.time() * 1000)
 
 
 def _changed(kind: str, object_id: UUID | str, revision: int, **more: str) -> dict[str, Any]:

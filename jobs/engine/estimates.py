@@ -27,6 +27,7 @@ from jobs.rules.queue.look import Looked
 from jobs.rules.queue.state import UNKNOWN, QueueState
 from jobs.rules.queue.times import time_of
 from jobs.rules.states import WorkloadState
+from portal import live
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ class EstimatesPass:
             places = await asyncio.to_thread(places_of, looked, usual, now_s)
         if places != self._kept:
             await self._lease.commit(partial(save, places, self._kept))
+            await live.tell_everybody("queue", live.revision_now())
         self._looked, self._kept = looked, places
         return looked is not None
 

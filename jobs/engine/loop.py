@@ -386,7 +386,7 @@ class LeaderRun:
         """Once a second at most: everybody's page of nodes reads them all anew."""
         if self._nodes_untold:
             self._nodes_untold = False
-            await live.tell_everybody("nodes", _revision())
+            await live.tell_everybody("nodes", live.revision_now())
 
     async def _note_health(self) -> None:
         """Writes at once when the cluster was lost or came back; every page has the banner."""
@@ -399,7 +399,7 @@ class LeaderRun:
             if not problem:
                 self._workloads.retry_now()
             await self._lease.commit(partial(_write_health, problem))
-            await live.tell_everybody("cluster", _revision())
+            await live.tell_everybody("cluster", live.revision_now())
         self._problem = problem
 
     async def _report_health(self, *, is_due: bool) -> bool:
@@ -409,7 +409,7 @@ class LeaderRun:
             return False
         await self._lease.commit(partial(_write_health, self._problem, report))
         self._health.wrote(report)
-        await live.achanged("health", "", _revision(), "")
+        await live.achanged("health", "", live.revision_now(), "")
         return True
 
 
@@ -421,11 +421,6 @@ def _write_health(problem: str, report: dict[str, Any] | None = None) -> None:
     if not problem:
         columns["cluster_ok_at"] = timezone.now()
     ReconcilerLease.objects.filter(pk=1).update(**columns)
-
-
-def _revision() -> int:
-    """Grows with time; the cluster has no row whose revision could be counted."""
-    return int(time.time() * 1000)
 
 
 def _uuid(text: str) -> UUID | None:

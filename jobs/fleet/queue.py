@@ -6,7 +6,7 @@ an entry is counted within its tenant. Five queries for one page, whatever the l
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -148,7 +148,7 @@ class QueuePage:
     def fingerprint(self) -> str:
         """Changes when anything on the page changes."""
         shown = [
-            (str(p.row.pk), p.row.revision, p.position, p.length, p.place and p.place.basis)
+            (str(p.row.pk), p.row.revision, p.position, p.length, p.place and astuple(p.place))
             for p in self.entries
         ]
         return revision_of(shown, self.count)

@@ -105,7 +105,9 @@ def show_part(request: PageRequest, kind: WorkloadKind, pk: UUID, part: str) -> 
     if part not in page_class(kind).parts:
         raise Http404(part)
     page = _page(request, kind, pk)
-    if part not in UNCOUNTED and is_unchanged(request, str(page.workload.revision)):
+    # A place in the queue moves while its workload stays as it is.
+    is_counted = part not in UNCOUNTED and not (part == "header" and page.workload.is_waiting)
+    if is_counted and is_unchanged(request, str(page.workload.revision)):
         return HttpResponse(status=204)
     return _show(request, page, f"_{part}")
 

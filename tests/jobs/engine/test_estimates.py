@@ -1,15 +1,18 @@
 """Places and times of what waits, as rows that pages read: from admission's last look, once a minute at most."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from channels.layers import get_channel_layer
 from django.utils.timezone import now
 
 from jobs.engine.estimates import usual_durations
 from jobs.models import Workload
 from jobs.places import QueuePlace
 from jobs.rules.queue.state import UNKNOWN
+from portal import live
 from tests.factories import make_job, make_tenant
 from tests.jobs.engine.kubelet import Life
 from tests.jobs.engine.simulation import Sim
@@ -55,11 +58,17 @@ async def test_places_and_times_are_kept_while_something_waits() -> None:
     assert abs(row.starts_at - ends_by) <= timedelta(seconds=150)
     assert row.starts_at.timestamp() % 300 == 0
     assert row.rules[-1].startswith("Reservation: a node is kept for it")
+    layer = get_channel_layer()
+    channel = await layer.new_channel()
+    await layer.group_add(live.EVERYBODY_GROUP, channel)
     assert not await worked_out(world), "nothing was looked at since"
     await Workload.objects.filter(pk=low.pk).aupdate(desired="stop")
     await world.round()
     assert await worked_out(world)
     assert [*await kept()] == ["second", "third"]
+    told = await asyncio.wait_for(layer.receive(channel), timeout=1)
+    assert told["frame"]["kind"] == "queue", "open pages are told that places have moved"
+    await layer.group_discard(live.EVERYBODY_GROUP, channel)
     await Workload.objects.aupdate(desired="stop")
     await world.until(lambda row: row.state == "stopped", of=first, seconds=5)
     assert not await worked_out(world)

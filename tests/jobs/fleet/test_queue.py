@@ -11,7 +11,7 @@ from jobs.kinds.answers import PLACE_FIELDS
 from jobs.models import Workload
 from jobs.places import QueuePlace
 from tenants.models import Team, Tenant
-from tests.browsing import client_of
+from tests.browsing import client_of, page_of
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.jobs.fleet.rows import read, rest
 
@@ -169,7 +169,15 @@ def test_a_page_says_the_place_what_is_lacking_and_when_because_of_what(alice: T
     assert {name: one.json()[name] for name in PLACE_FIELDS} == {n: place[n] for n in PLACE_FIELDS}
     known = {"If-None-Match": one.headers["ETag"]}
     assert client.get(path, headers=known).status_code == 304
+    header, queue = f"/trainings/{first.pk}/part/header/", "/queue/"
+    shown = page_of(client.get(queue)).one("div", id="queue")
+    part = page_of(client.get(header)).one("section", id="job-header")
+    for each in (shown, part):
+        assert "queue" in each.attributes["data-live"].split(), "it is told when places have moved"
     QueuePlace.objects.filter(pk=first.pk).update(position_all=3)
+    for path_of, each in ((header, part), (queue, shown)):
+        seen = {"HX-Request": "true", "Homeport-Have": each.attributes["data-revision"]}
+        assert client.get(path_of, headers=seen).status_code == 200, "the row is the same"
     assert client.get(path, headers=known).json()["position_all"] == 3, "the row is the same"
     Workload.objects.filter(pk=first.pk).update(state="running")
     assert not rest(alice.owner, path)["rules"], "what a row says of before"
