@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 from uuid import UUID
 
@@ -141,9 +142,13 @@ class AdmissionPass:
         admissions = admissions_of(found)
         admitted = {one.queued.workload_id for one in found if one.fit.kind == "now"}
         kept, stops = newly_kept(queue.kept, looked), looked.preemptions
-        written: list[ChangedRow] = []
+        written: list[ChangedRow] | None = []
         if admissions or stops or kept is not None:
-            written = await self._lease.commit(partial(write, admissions, now, kept, stops))
+            ends = {one.workload_id: one.ends_by for one in queue.admitted}
+            written = await self._lease.commit(partial(write, admissions, now, kept, stops, ends))
+        if written is None:
+            self._is_wanted = self._is_urgent = True
+            return []
         since = [one.queued_at for one in queue.queued if one.workload_id not in admitted]
         self._oldest = min(since, default=None)
         is_written = {str(row.workload_id) for row in written} & admitted
@@ -301,7 +306,8 @@ def write(
     now: datetime,
     kept: Kept | None = None,
     stops: Sequence[Preemption] = (),
-) -> list[ChangedRow]:
+    ends: Mapping[str, datetime | None] = MappingProxyType({}),
+) -> list[ChangedRow] | None:
     """Writes each; a workload that cannot be rendered fails and stops no other.
 
     Blocking; called inside `Lease.commit`. A row is not changed when its workload was stopped, deleted,
@@ -310,8 +316,15 @@ def write(
     Args:
         kept: what is kept from now on; None: what was before.
         stops: who is stopped from now on, and for whom.
+        ends: by workload: when its room is free, as the look saw it.
+
+    Returns:
+        None: something that holds room may stay longer than that by now, and nothing was written: what
+        would be kept is promised for too early a time.
     """
     if kept is not None:
+        if store.stays_longer(ends):
+            return None
         reservations.save(kept)
     queued: dict[UUID, WorkloadRow] = {}
     for first in range(0, len(admissions), _ROWS_AT_ONCE):

@@ -241,6 +241,18 @@ def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
     return {UUID(row.id): row for row in readable(rows, _row_of)}
 
 
+def stays_longer(ends: Mapping[str, datetime | None]) -> bool:
+    """Whether one of these may hold its room for longer than this: a lead has extended its deadline.
+
+    Args:
+        ends: by workload; None: it has no end.
+    """
+    known = {UUID(pk): at for pk, at in ends.items() if at is not None}
+    rows = Workload.objects.filter(state__in=HOLDING_STATES, ends_by__isnull=False)
+    now = {row.pk: row.room_ends_by for row in rows.only("ends_by", "admitted_at")}
+    return any((now.get(pk) or at) > at for pk, at in known.items())
+
+
 def save_admission(
     change: Change, documents: Sequence[Object] | None, *, is_low: bool = False
 ) -> ChangedRow | None:

@@ -6,7 +6,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from jobs import changes
-from jobs.models import Replica, Workload
+from jobs.models import ReconcilerLease, Replica, Workload
 from jobs.places import NodeReservation
 from jobs.rules.states import HOLDING_STATES, Desired, WorkloadState
 from portal.errors import FieldError, Refused
@@ -35,6 +35,8 @@ def extend(*, by: User, workload: Workload, deadline_s: int) -> Workload:
             holds are promised to somebody from a time on that it would outstay.
     """
     require(by=by, workload=workload)
+    # Before the row, as the reconciler does: what it promises is there to be read, or not promised yet.
+    ReconcilerLease.objects.select_for_update().first()
     row: Workload = Workload.objects.select_for_update().get(pk=workload.pk)
     policy_of = row.spec.get("run_policy") or {}
     before = policy_of.get("deadline_s")

@@ -1,17 +1,22 @@
 """Admission on rows and a view: quota and nodes are never given twice, and waits have words."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 
-from jobs.engine.admission import newly_kept
+from jobs.engine.admission import newly_kept, write
 from jobs.engine.rows import Kept
 from jobs.models import Attempt, Workload
 from jobs.places import NodeClaim, NodeReservation
 from jobs.rules.queue.look import Looked
 from jobs.rules.queue.state import Reservation, RoomClaim
+from jobs.workloads.deadline import extend
+from portal.errors import Refused
 from tenants.models import Tenant
+from tests.factories import make_user
 from tests.jobs.engine.kubelet import Life
 from tests.jobs.engine.simulation import Sim
 from tests.jobs.engine.world import ROLE, TF_PS, World
@@ -156,6 +161,39 @@ async def test_room_is_kept_for_one_that_lacks_only_nodes() -> None:
     await world.until(lambda row: row.state == "running", of=large, seconds=10)
     assert (await state(endless))[0] == "queued"
     assert not await NodeReservation.objects.aexists()
+
+
+async def test_an_end_that_is_extended_while_a_look_goes_on_moves_no_promise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The look has read the old end, and nothing is promised yet that the extension could be refused for."""
+    world = World(Sim(namespaces=("u-alice", "u-bob")))
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    lead = await sync_to_async(make_user)("root", role="admin")
+    first = await world.submit(name="first", replicas=needs(gpu=8), deadline_s=600)
+    await world.until(lambda row: row.state == "running")
+    first = await world.row(first)
+    assert world.shift is not None
+    lease, promised, given = world.shift._lease, set(), []
+    commit = lease.commit
+
+    async def commit_late(written: Any) -> Any:
+        if getattr(written, "func", None) is write and not given:
+            given.append(await sync_to_async(extend)(by=lead, workload=first, deadline_s=7200))
+        result = await commit(written)
+        promised.update([one.starts_at async for one in NodeReservation.objects.all()])
+        return result
+
+    monkeypatch.setattr(lease, "commit", commit_late)
+    await world.submit(name="large", owner="bob", replicas=needs(gpu=8))
+    await world.rest(5)
+    [starts_at] = promised
+    ends_by = (await world.row(first)).ends_by
+    assert given
+    assert ends_by - first.ends_by == timedelta(seconds=6600)
+    assert 0 <= (starts_at - ends_by).total_seconds() < 1, "rounded up"
+    with pytest.raises(Refused, match="Its room is promised"):
+        await sync_to_async(extend)(by=lead, workload=first, deadline_s=7201)
 
 
 async def test_what_is_still_to_come_is_counted_where_it_was_admitted_to(world: World) -> None:

@@ -1,13 +1,15 @@
 """A longer deadline: who may give it, of what, and that nobody's promise is moved by it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from jobs.models import Replica, Workload
+from jobs.models import ReconcilerLease, Replica, Workload
 from jobs.places import NodeReservation
 from tenants.models import AuditEntry, Tenant
 from tests.factories import make_job, make_tenant, make_user
@@ -83,3 +85,26 @@ def test_a_promise_is_not_moved(
     NodeReservation.objects.create(workload=waits, room=[[node, [1, 1, 1, 1, 0]]], starts_at=at)
     code = "promised" if status == 409 else ""
     assert give(root, job, deadline_s) == (status, code)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer at a time")
+def test_it_waits_for_what_is_being_promised(job: Workload, root: Client) -> None:
+    ReconcilerLease.objects.get_or_create(pk=1)
+    waits = make_job(make_tenant("bob"), state="queued")
+
+    def give_more() -> tuple[int, str]:
+        try:
+            return give(root, job, 2 * HOUR_S)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        with transaction.atomic():  # as a commit of the reconciler
+            ReconcilerLease.objects.update(renewed_at=timezone.now())
+            room = [["a", [1, 1, 1, 1, 0]]]
+            NodeReservation.objects.create(workload=waits, room=room, starts_at=job.ends_by)
+            asked = threads.submit(give_more)
+            with pytest.raises(TimeoutError):
+                asked.result(timeout=1)
+        assert asked.result(timeout=10) == (409, "promised")
