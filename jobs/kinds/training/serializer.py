@@ -182,7 +182,7 @@ class TrainingSerializer(SpecSerializer):
             "where",
             7,
             template="pool",
-            hint=_("On which nodes replicas with GPUs run, or all where none has any."),
+            hint=_("The nodes for replicas with GPUs; for all replicas where none has a GPU."),
         ),
     )
     placement = FixedChoice(
@@ -193,7 +193,7 @@ class TrainingSerializer(SpecSerializer):
             "where",
             8,
             "pool",
-            hint=_("Where there is room for it; else replicas are placed without."),
+            hint=_("A preference: where there is no room for it, replicas are placed anywhere."),
             choices=(
                 ("any", _("anywhere")),
                 ("pack", _("close together")),
