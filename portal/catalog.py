@@ -16,6 +16,7 @@ from portal.errors import ConfigurationError
 from portal.pools import Pool
 
 Count = Annotated[int, Meta(ge=0)]
+MINUTE_S, YEAR_S = 60, 365 * 86400
 
 
 class Scalar(str):
@@ -28,6 +29,10 @@ class Millicores(int):
 
 class Bytes(int):
     """Written as Kubernetes writes memory: 2Gi."""
+
+
+class Seconds(int):
+    """Written as people write times: 24h, 90min."""
 
 
 class CatalogPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +130,21 @@ class Quota(Amounts, frozen=True, kw_only=True):
     log_volume: Bytes
 
 
+class MaxDurations(CatalogPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """For how long what is of a kind may run at most; None: as long as it likes."""
+
+    training: Seconds | None = None
+    notebook: Seconds | None = None
+    tensorboard: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        for kind, most_s in msgspec.structs.asdict(self).items():
+            if most_s is not None and not MINUTE_S <= most_s <= YEAR_S:
+                raise ValueError(
+                    f"max_duration.{kind} is not between 1min and 365d; none: no limit"
+                )
+
+
 class Catalog(CatalogPart, frozen=True, kw_only=True):
     images: Images
     sizes: tuple[Size, ...]
@@ -142,6 +162,7 @@ class Catalog(CatalogPart, frozen=True, kw_only=True):
     addresses: Literal["names", "ip"] = "names"
     pools: tuple[Pool, ...] = ()
     borrowing: Literal["none", "team", "cluster"] = "none"
+    max_duration: MaxDurations = MaxDurations()
 
     def __post_init__(self) -> None:
         pools.check(self.pools)
@@ -156,7 +177,15 @@ class Catalog(CatalogPart, frozen=True, kw_only=True):
         return {size.slug: size for size in self.sizes if size.slug in offered}
 
 
-_QUANTITIES = {Millicores: quantity.cpu_millicores, Bytes: quantity.memory_bytes}
+def _seconds(given: Any) -> int:
+    return quantity.duration_s(str(given))
+
+
+_QUANTITIES = {
+    Millicores: quantity.cpu_millicores,
+    Bytes: quantity.memory_bytes,
+    Seconds: _seconds,
+}
 
 
 def _read(kind: type[Any], given: Any) -> int | str:
@@ -207,6 +236,19 @@ def borrowing() -> str:
         return get_catalog().borrowing
     except ConfigurationError:
         return "none"
+
+
+def max_duration_s(kind: str) -> int | None:
+    """For how long one may run that starts now; None: as long as it likes, or the file cannot be used.
+
+    Args:
+        kind: training, notebook or tensorboard.
+    """
+    try:
+        most_s: Seconds | None = getattr(get_catalog().max_duration, kind)
+    except ConfigurationError:
+        return None
+    return None if most_s is None else int(most_s)
 
 
 def known_pools() -> tuple[Pool, ...]:

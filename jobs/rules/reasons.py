@@ -225,6 +225,10 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "prepare_failed": ("Its pod could not be prepared: {detail}", _ADMIN),
     "gate_failed": ("The gate in front of it cannot start: {detail}", _ADMIN),
+    "max_duration": (
+        "{program} has run for {most}, which is as long as it may here.",
+        "What is on the volumes is kept; start it again when you need it.",
+    ),
     "shut_down": ("{program} was shut down from inside.", "Start it again when you need it."),
     "starting_again": ("It is stopped first and then starts again.", _WAIT),
     "owner_disabled": ("The account of its owner is disabled.", "Ask your admin."),

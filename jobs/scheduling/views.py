@@ -18,8 +18,9 @@ from jobs.places import NodeReservation
 from jobs.scheduling import actions
 from jobs.scheduling.models import HOUR_S, Scheduling
 from portal import quantity
-from portal.catalog import borrowing, known_pools
+from portal.catalog import borrowing, known_pools, max_duration_s
 from portal.web.fields import Body, Duration, FixedChoice
+from portal.web.format import duration_text
 from portal.web.forms import SpecForm
 from portal.web.request import PageRequest, admins_only
 from portal.web.rest import read
@@ -41,6 +42,23 @@ def _form(chosen: Scheduling, posted: Mapping[str, Any] | None = None) -> SpecFo
         "aging_s": quantity.duration_text(chosen.aging_s),
     }
     return SpecForm(SchedulingBody().fields, posted, shown=None if posted else texts)
+
+
+def _longest_runs() -> str:
+    """What `max_duration` of the catalog does."""
+    told = []
+    if most_s := max_duration_s("training"):
+        text = _("A training runs for %(most)s at most, and has that deadline if it asks for none.")
+        told.append(text % {"most": duration_text(most_s)})
+    if most_s := max_duration_s("notebook"):
+        text = _("A notebook is stopped after %(most)s, and can be started again.")
+        told.append(text % {"most": duration_text(most_s)})
+    if most_s := max_duration_s("tensorboard"):
+        text = _("A TensorBoard is stopped after %(most)s, and can be started again.")
+        told.append(text % {"most": duration_text(most_s)})
+    return " ".join(told) or _(
+        "Nothing has to end. When something starts that waits for what has no deadline, nobody knows."
+    )
 
 
 def _effects(chosen: Scheduling) -> dict[str, str]:
@@ -85,6 +103,7 @@ def _effects(chosen: Scheduling) -> dict[str, str]:
         "fair_share": fair,
         "aging_s": f"{waits % {'num': aged or no}} {nodes % {'num': kept or no}}",
         "weights": f"{weights % {'num': by_weight or no}} {others % {'num': teams or no}}",
+        "max_duration": _longest_runs(),
         "pools": names or _("All nodes are one pool."),
     }
 

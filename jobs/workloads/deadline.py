@@ -9,7 +9,9 @@ from jobs import changes
 from jobs.models import ReconcilerLease, Replica, Workload
 from jobs.places import NodeReservation
 from jobs.rules.states import HOLDING_STATES, Desired, WorkloadState
+from portal.catalog import max_duration_s
 from portal.errors import FieldError, Refused
+from portal.quantity import duration_text
 from tenants import policy
 from tenants.models import User
 
@@ -31,7 +33,7 @@ def extend(*, by: User, workload: Workload, deadline_s: int) -> Workload:
 
     Raises:
         PermissionDenied: see `tenants/policy.py`.
-        Refused: 400, that is less than it has; 409, it has no deadline, does not run, or nodes that it
+        Refused: 400, that is less than it has, or more than the catalog allows; 409, it has no deadline, does not run, or nodes that it
             holds are promised to somebody from a time on that it would outstay.
     """
     require(by=by, workload=workload)
@@ -49,6 +51,11 @@ def extend(*, by: User, workload: Workload, deadline_s: int) -> Workload:
         raise Refused([FieldError("deadline_s", "out_of_range", text)])
     if deadline_s == before:
         return row
+    most_s = max_duration_s("training")
+    if most_s is not None and deadline_s > most_s:
+        text = _("At most %(most)s, which the admin has set for all trainings.")
+        text %= {"most": duration_text(most_s)}
+        raise Refused([FieldError("deadline_s", "out_of_range", text)])
     if row.room_ends_by is not None:
         ends_by = row.room_ends_by + timedelta(seconds=deadline_s - before)
         _check_promises(by, row, row.room_ends_by, ends_by)

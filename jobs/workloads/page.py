@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from jobs import command_line
 from jobs.archive.logs import which_of
 from jobs.kinds.base import WorkloadKind
+from jobs.kinds.interactive.lifecycle import END_S
 from jobs.kinds.interactive.opening import gate_origin
 from jobs.kinds.interactive.spec import TensorBoardSpec
 from jobs.kinds.manifests import kube_name
@@ -53,6 +54,7 @@ from jobs.workloads.queue_place import ShownPlace, place_of
 from jobs.workloads.startup import StartStep, start_steps, usual_seconds
 from jobs.workloads.usage import Holder, find_holders, totals
 from portal import characters
+from portal.catalog import max_duration_s
 from portal.cluster.manifests import to_yaml
 from portal.cluster.names import replica_address
 from tenants import policy
@@ -249,7 +251,9 @@ class TrainingPage(WorkloadPage):
         is_going = row.state in HOLDING_STATES and row.desired == Desired.RUN
         if deadline_s is None or not is_going or not policy.may(self.user, "extend", row.tenant):
             return []
-        return [(more_s, deadline_s + more_s) for more_s in (3600, 8 * 3600, 24 * 3600)]
+        most_s = max_duration_s("training")
+        given = [(more_s, deadline_s + more_s) for more_s in (3600, 8 * 3600, 24 * 3600)]
+        return [one for one in given if most_s is None or one[1] <= most_s]
 
     @property
     def priorities(self) -> tuple[str, ...]:
@@ -454,6 +458,13 @@ class InteractivePage(WorkloadPage):
     def shows_reason(self) -> bool:
         """Why it does not run yet is said at the step that is the current one."""
         return super().shows_reason and not self.is_starting
+
+    @property
+    def leaves_at(self) -> datetime | None:
+        """When it is stopped at the latest; None: when somebody does it."""
+        row = self.workload
+        ends_by = row.room_ends_by if row.state in HOLDING_STATES else None
+        return None if ends_by is None else ends_by - timedelta(seconds=END_S)
 
     @property
     def cause(self) -> str:

@@ -6,7 +6,7 @@ as a new generation when nothing of the one before is left.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from jobs.kinds import crashes
@@ -22,6 +22,7 @@ from jobs.rules.states import ReplicaState, WorkloadState
 PLACE_S = 300  # not placed in time: everything is given back
 PROBLEM_S = 600  # an image or a set-up that fails for so long will not get better by itself
 ANSWER_S = 600  # a program that has not answered by then never will
+END_S = 120  # from its end until its room is free
 SILENCE_S = 30  # a busy program may be slow to answer
 # Families of reasons: waits that may be cured by room.
 _PLACING = frozenset({"", "creating", "placing", "quota_refused", "refused", "leftover"})
@@ -119,6 +120,10 @@ class InteractiveLifecycle(Lifecycle):
 
     def follow(self, root: Root) -> None:
         """What the Service and the pod mean."""
+        if (why := self._find_end()) is not None:
+            self.begin_teardown("stop", why)
+            self.tear_down()
+            return
         self._follow_service()
         pod = self.observed.pod
         if pod is not None:
@@ -138,6 +143,17 @@ class InteractiveLifecycle(Lifecycle):
             self._be_silent(pod)
         else:
             self._start(pod)
+
+    def _find_end(self) -> Reason | None:
+        """Set when it has run for as long as it could when it was given room."""
+        ends_by, since = self.row.ends_by, self.row.admitted_at
+        if ends_by is None or since is None:
+            return None
+        ends_at = ends_by - timedelta(seconds=END_S)
+        if not self.wait(ends_at, 0):
+            return None
+        most = reasons.duration_text(60 * round((ends_at - since).total_seconds() / 60))
+        return reasons.make("max_duration", program=self.app.program, most=most)
 
     def _follow_service(self) -> None:
         """The port that the cluster picked; a Service that somebody deleted is made again."""

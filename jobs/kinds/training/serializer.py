@@ -41,6 +41,8 @@ from jobs.rules.topologies import (
     joined,
     success_policy,
 )
+from portal.catalog import max_duration_s
+from portal.quantity import duration_text
 from portal.web.fields import (
     Duration,
     FixedChoice,
@@ -385,14 +387,25 @@ class TrainingSerializer(SpecSerializer):
         return msgspec.structs.replace(spec, run_policy=by_name)
 
     def _with_deadline(self, spec: TrainingSpec) -> TrainingSpec:
-        """Servers that no replica drives need a time limit, for they do not end by themselves."""
+        """Servers that no replica drives need a time limit, for they do not end by themselves.
+
+        What the catalog says is the most that one may ask for, and what one has that asks for none.
+        """
         is_driven = not get_topology(spec.topology).deciding(spec.replicas).program
-        if is_driven or spec.run_policy.deadline_s is not None:
+        most_s, asked_s = max_duration_s("training"), spec.run_policy.deadline_s
+        if asked_s is not None:
+            if most_s is not None and asked_s > most_s:
+                text = _("At most %(most)s, which the admin has set for all trainings.")
+                _refuse("out_of_range", text % {"most": duration_text(most_s)}, "deadline_s")
             return spec
-        if "deadline_s" in self.initial_data:
-            text = _("Without a master the servers need a time limit, for example 8h.")
-            _refuse("required", text, "deadline_s")
-        policy = msgspec.structs.replace(spec.run_policy, deadline_s=SERVERS_S)
+        if is_driven:
+            deadline_s = most_s
+        else:
+            if "deadline_s" in self.initial_data:
+                text = _("Without a master the servers need a time limit, for example 8h.")
+                _refuse("required", text, "deadline_s")
+            deadline_s = min(SERVERS_S, most_s or SERVERS_S)
+        policy = msgspec.structs.replace(spec.run_policy, deadline_s=deadline_s)
         return msgspec.structs.replace(spec, run_policy=policy)
 
     def to_representation(self, instance: TrainingSpec) -> dict[str, Any]:
