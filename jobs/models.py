@@ -17,6 +17,7 @@ from django.utils.functional import cached_property
 
 import jobs.places  # tables that Django finds by this module
 import jobs.questions  # noqa: F401  likewise
+from jobs.rules.endings import NODE_FAULTS
 from jobs.rules.states import FINAL_STATES, Desired, ReplicaState, WorkloadState
 from jobs.rules.topologies import in_role_order
 from portal.cluster.names import user_secret_name
@@ -79,6 +80,10 @@ WITH_WORK = (
     | Q(desired=Desired.DELETE.value)
     | Q(observed_generation=NullIf("observed_generation", "generation"))
 )
+
+# The few rows by which the queue's guards go; likewise.
+FAILED_EVENTS = Q(reason="Failed")
+LOST_REPLICAS = Q(reason_code__in=sorted(NODE_FAULTS))
 
 
 class Workload(models.Model):
@@ -254,6 +259,9 @@ class Replica(models.Model):
                 "workload", "role", "index", "attempt", name="one_row_per_replica"
             )
         ]
+        indexes = [
+            models.Index(fields=["finished_at"], name="replicas_lost", condition=LOST_REPLICAS)
+        ]
 
     def __str__(self) -> str:
         return f"{self.role}-{self.index}"
@@ -304,6 +312,7 @@ class WorkloadEvent(models.Model):
     class Meta:
         ordering = ["at", "id"]
         constraints = [models.UniqueConstraint("workload", "uid", name="one_row_per_event")]
+        indexes = [models.Index(fields=["at"], name="events_failed", condition=FAILED_EVENTS)]
 
     def __str__(self) -> str:
         return f"{self.reason} {self.subject}"
@@ -515,6 +524,8 @@ class Node(models.Model):
     # What the node says of itself: {"gpu_models", "gpu_note", "kubelet", "system", "machine"}
     about = models.JSONField(default=dict)
     seen_at = models.DateTimeField(default=timezone.now)
+    # An admin's: what died there before does not keep new work away (jobs/rules/queue/guards.py).
+    used_again_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
         return self.name

@@ -218,6 +218,7 @@ class AdmissionPass:
             sum(pods for at, pods in self._started if at > now - _PODS_FOR),
             *whose(queue.tenants, self._shares, capacity.tenants),
             queue.holds,
+            guards=queue.guards,
         )
         chosen = queue.chosen
         rules = replace(RULES, fair_share=chosen.fair_share, aging_s=chosen.aging_s)

@@ -1,7 +1,7 @@
 """What quotas and nodes have left, and who holds what of them: read of the cache, on the event loop."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from django.conf import settings
@@ -52,7 +52,7 @@ def read_capacity(
     invisible: dict[str, Amount] = {}
     # Where what is still to come will come is a guess; what is kept or held it does not take.
     kept = {name for one in queue.kept.reservations for name, _ in one.room} | queue.holds.keys()
-    nodes = in_order_of_filling(node_capacities(cache), kept)
+    nodes = in_order_of_filling(node_capacities(cache, queue.guards.avoided), kept)
     running = []
     for admitted in queue.admitted:
         missing, unbound = _outstanding(cache, admitted)
@@ -168,8 +168,11 @@ def _held_in(cache: ClusterCache, namespace: str) -> Amount:
     return amount_of(total) + Amount(nodeports=ports)
 
 
-def node_capacities(cache: ClusterCache) -> list[NodeCapacity]:
+def node_capacities(cache: ClusterCache, avoided: Collection[str] = ()) -> list[NodeCapacity]:
     """Every node with what no pod (foreign ones included) has asked for.
+
+    Args:
+        avoided: names of nodes on which nothing new starts.
 
     Raises:
         ConfigurationError: the catalog, which says what belongs to which pool, cannot be used.
@@ -183,6 +186,7 @@ def node_capacities(cache: ClusterCache) -> list[NodeCapacity]:
                 NodeCapacity(name, allocatable, free),
                 takes_pods=is_ready(node)
                 and not node.spec.unschedulable
+                and name not in avoided
                 and is_selected(node.metadata.labels, settings.NODE_SELECTOR),
                 labels=node.metadata.labels,
                 taints=((taint.key, taint.value, taint.effect) for taint in node.spec.taints),

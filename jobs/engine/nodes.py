@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -213,6 +213,6 @@ def write(changed: list[NodeRow], gone: list[str]) -> None:
         batch_size=_WRITTEN_AT_ONCE,
         update_conflicts=True,
         unique_fields=["name"],
-        update_fields=[f.attname for f in Node._meta.concrete_fields if not f.primary_key],
+        update_fields=[*(one.name for one in fields(NodeRow) if one.name != "name"), "seen_at"],
     )
     Node.objects.filter(name__in=gone).delete()

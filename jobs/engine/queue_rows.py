@@ -20,6 +20,7 @@ from jobs.models import WITH_WORK, Replica, Workload
 from jobs.rules import reasons
 from jobs.rules.admission import NO_LIMIT, RESOURCES, Amount, total_of
 from jobs.rules.nodes import where_to_run
+from jobs.rules.queue.guards import Guards
 from jobs.rules.queue.look import Queued
 from jobs.rules.queue.state import LOW, NORMAL, Size
 from jobs.rules.requests import at_once, indexes_of
@@ -30,6 +31,7 @@ from jobs.rules.states import (
     ReplicaState,
     WorkloadState,
 )
+from jobs.scheduling.guards import images_of, read_guarded_images, read_suspicious_nodes
 from jobs.scheduling.models import Scheduling
 from jobs.usage.shares import HORIZON, Shares, shares_at
 from portal.catalog import borrowing
@@ -54,7 +56,7 @@ def read_queue(now: datetime, known: Sequence[Pool] = ()) -> Queue:
     Args:
         known: the pools of the catalog.
     """
-    columns = ("kind", "name", "replicas", "queued_at", "not_before", "stops_from", "rank")
+    columns = ("kind", "name", "image", "replicas", "queued_at", "not_before", "stops_from", "rank")
     shown = ("reason_code", "reason_text", "reason_next_step")
     rows = _with_policy(Workload.objects.filter(IS_QUEUED).select_related("tenant__team"))
     whose = [f"tenant__{name}" for name in _WHOSE]
@@ -79,7 +81,13 @@ def read_queue(now: datetime, known: Sequence[Pool] = ()) -> Queue:
         chosen=chosen,
         recent=_recent(since) if is_old else {},
         holds=holds,
+        guards=_read_guards(found, now),
     )
+
+
+def _read_guards(queued: Sequence[Workload], now: datetime) -> Guards:
+    images = {image for one in queued for image in images_of(one).values()}
+    return Guards(read_guarded_images(now, images), read_suspicious_nodes(now))
 
 
 def _tenant(tenant: Tenant) -> TenantQueue:
@@ -139,6 +147,7 @@ def _in_queue(known: Sequence[Pool], workload: Any) -> Queued:
         pools=where,
         no_pool=reasons.make("no_pool", pool=lacking).text if lacking else "",
         placement=workload.placement or "any",
+        images=tuple(sorted(set(images_of(workload).values()))),
     )
 
 

@@ -8,10 +8,12 @@ from uuid import UUID
 from jobs.engine.rows import Kept
 from jobs.models import Replica, Workload
 from jobs.places import NodeClaim, NodeReservation
+from jobs.rules.queue.guards import Guards
 from jobs.rules.queue.holds import held_before
 from jobs.rules.queue.state import Reservation, RoomClaim, Size
 from jobs.rules.queue.times import seconds_of, time_of
 from jobs.rules.states import WorkloadState
+from jobs.scheduling.guards import read_suspicious_nodes
 from jobs.scheduling.models import NodeHold
 
 
@@ -77,11 +79,11 @@ def load_holds() -> dict[str, int]:
     return {name: seconds_of(at) for name, at in NodeHold.objects.values_list("node", "from_at")}
 
 
-def avoided_nodes(workload_id: UUID) -> tuple[str, ...]:
+def avoided_nodes(workload_id: UUID, now: datetime) -> tuple[str, ...]:
     """Names of nodes that are kept for others than this one, or held, where it may not end before that.
 
     Not those kept that its latest pods were on: between two attempts it keeps its room. But nothing
-    starts on a held node.
+    starts on a held node, or on one where trainings die.
     """
     ends_by = Workload.objects.only("ends_by", "admitted_at").get(pk=workload_id).room_ends_by
     names: set[str] = set()
@@ -96,4 +98,5 @@ def avoided_nodes(workload_id: UUID) -> tuple[str, ...]:
         latest = placed.order_by("-attempt").values_list("attempt", flat=True)[:1]
         names -= set(placed.filter(attempt__in=list(latest)).values_list("node", flat=True))
     names |= held_before(load_holds(), seconds_of(ends_by))
+    names |= Guards(nodes=read_suspicious_nodes(now)).avoided
     return tuple(sorted(names))

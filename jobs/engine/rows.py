@@ -8,6 +8,7 @@ from uuid import UUID
 from jobs.kinds.plan import EventNote, Plan
 from jobs.kinds.state import LoadedRow
 from jobs.rules.admission import Amount, ReplicaRequest
+from jobs.rules.queue.guards import Guards
 from jobs.rules.queue.look import Queued
 from jobs.rules.queue.state import Reservation, RoomClaim
 from jobs.scheduling.models import Scheduling
@@ -135,6 +136,7 @@ class Queue:
         chosen: the switches that admins set.
         recent: by tenant: when something was admitted in the last hours, and what that asked for.
         holds: names of nodes that an admin holds, and from when on, in seconds.
+        guards: images that cannot be pulled, and nodes that are avoided.
     """
 
     queued: tuple[Queued, ...]
@@ -144,3 +146,4 @@ class Queue:
     chosen: Scheduling = field(default_factory=Scheduling)
     recent: Mapping[str, Sequence[tuple[datetime, Amount]]] = field(default_factory=dict)
     holds: Mapping[str, int] = field(default_factory=dict)
+    guards: Guards = field(default_factory=Guards)

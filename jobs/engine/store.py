@@ -360,7 +360,7 @@ def _write(changes: Sequence[Change]) -> list[ChangedRow]:
             grant = Grant(
                 deadline_s=change.plan.deadline_s,
                 begins_at=change.now,
-                avoided_nodes=reservations.avoided_nodes(change.workload_id),
+                avoided_nodes=reservations.avoided_nodes(change.workload_id, change.now),
             )
             attempt = columns.get("attempt")
             columns["plan"] = manifests.render_again(change.workload_id, attempt, grant)

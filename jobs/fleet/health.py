@@ -4,6 +4,7 @@ Nothing is tried out here, and the cluster is not asked: the reconciler did that
 lease row.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -18,7 +19,9 @@ from django.utils.translation import ngettext
 from jobs.fleet import pools
 from jobs.fleet.check_results import ResultCard, cards
 from jobs.fleet.checks import Check, Report, cluster, dependencies, moment, reconciler
+from jobs.fleet.node_notes import suspicion_note
 from jobs.models import Node, ReconcilerLease, Workload
+from jobs.scheduling.guards import read_suspicious_nodes
 from portal.catalog import known_pools
 from portal.database import clock
 from portal.version import VERSION
@@ -122,7 +125,7 @@ class HealthPage:
         nodes = Node.objects.values_list("is_ready", "is_schedulable")
         open_nodes = [is_ready and is_schedulable for is_ready, is_schedulable in nodes]
         found = cluster.checks(self.lease, self.report, open_nodes, settings.STORAGE_CLASS)
-        return [*found, *self._pools()]
+        return [*found, *self._pools(), *self._suspicious()]
 
     @staticmethod
     def _pools() -> list[Check]:
@@ -130,6 +133,12 @@ class HealthPage:
         labels = list(Node.objects.values_list("labels", flat=True)) if has_pools else []
         names = set(Team.objects.values_list("name", flat=True)) if has_pools else set()
         return list(pools.checks(labels, names))
+
+    def _suspicious(self) -> Iterator[Check]:
+        for one in read_suspicious_nodes(self.at):
+            note, title = suspicion_note(one), _("Node %(name)s") % {"name": one.name}
+            text = f"{note.title}. {note.text}"
+            yield Check("warn", title, text, _("Show the nodes"), route="nodes")
 
     @cached_property
     def troubles(self) -> list[Check]:

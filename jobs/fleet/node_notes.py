@@ -12,6 +12,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from jobs.rules.queue.guards import SuspiciousNode
 from portal import pools
 from portal.pools import Pool
 
@@ -77,14 +78,21 @@ _MISSING: dict[str, Callable[[], tuple[str, str]]] = {
 }
 
 
-def notes_on(node: Any, selector: Mapping[str, str], known: Sequence[Pool] = ()) -> list[NodeNote]:
+def notes_on(
+    node: Any,
+    selector: Mapping[str, str],
+    known: Sequence[Pool] = (),
+    suspicious: SuspiciousNode | None = None,
+) -> list[NodeNote]:
     """All notes on a row of `jobs.models.Node`, the worst first.
 
     Args:
         selector: labels that a node must have for people's pods.
         known: the pools of the catalog.
+        suspicious: what the guard of the queue says of it.
     """
     found = [
+        *([suspicion_note(suspicious)] if suspicious else ()),
         *_closed(node),
         *_left_out(node, selector),
         *_gpus(node),
@@ -93,6 +101,25 @@ def notes_on(node: Any, selector: Mapping[str, str], known: Sequence[Pool] = ())
         *_simulated(node),
     ]
     return sorted(found, key=lambda note: ("bad", "warn", "info").index(note.tone))
+
+
+def suspicion_note(found: SuspiciousNode) -> NodeNote:
+    """Until when the node is avoided, and why; or that it would be."""
+    facts = {"deaths": found.deaths, "people": found.people, "until": f"{found.until:%H:%M} UTC"}
+    why = _(
+        "%(deaths)s trainings of %(people)s people ended here within 30 minutes because their node failed "
+        "them."
+    )
+    if found.is_avoided:
+        title, then = _("Avoided until %(until)s"), _("Nothing new starts here; what runs goes on.")
+        step = _("Look at the machine. An admin may use it again before that.")
+    else:
+        title = _("Suspicious until %(until)s")
+        then = _(
+            "It is used all the same: at most a tenth of a pool is avoided at a time, and never all of it."
+        )
+        step = _("Look at the machine, and cordon it if it is broken.")
+    return NodeNote("warn", title % facts, f"{why % facts} {then}", step)
 
 
 def is_simulated(node: Any) -> bool:

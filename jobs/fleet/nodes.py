@@ -10,15 +10,19 @@ from typing import Any
 from django.conf import settings
 from django.core.paginator import Page, Paginator
 from django.db.models.fields.json import KT, KeyTextTransform
+from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from jobs.fleet.gpu_users import GpuUser, GpuUsers
 from jobs.fleet.node_notes import SIMULATED, NodeNote, is_simulated, notes_on, taint_text
 from jobs.fleet.pools import PoolLine, pool_lines
 from jobs.models import Node
+from jobs.rules.queue.guards import SuspiciousNode
+from jobs.scheduling.guards import read_suspicious_nodes
 from portal.catalog import known_pools
 from portal.pools import Pool, keys_of, pool_of
 from portal.web.lists import revision_of
+from tenants import policy
 
 PAGE_SIZE = 24  # cards are tall
 MAX_CELLS = 16  # GPUs of one node that are drawn one by one
@@ -122,6 +126,7 @@ class NodeCard:
     gpu_users: list[GpuUser]
     notes: list[NodeNote]
     pool: str = ""  # its title, where the catalog has pools
+    may_use_again: bool = False  # it is avoided, and the viewer may end that
 
     @property
     def gpu(self) -> Meter:
@@ -221,15 +226,23 @@ class NodesPage:
         # What has gone in between is left out.
         shown = [rows[node.name] for node in self.page.object_list if node.name in rows]
         gpu_users = GpuUsers(self.user, shown)
+        may_use_again = policy.may(self.user, "administer")
+        suspicious = self.suspicious
         return [
             NodeCard(
                 node,
                 gpu_users.of(node),
-                notes_on(node, settings.NODE_SELECTOR, self.pools),
+                notes_on(node, settings.NODE_SELECTOR, self.pools, suspicious.get(node.name)),
                 pool_of(node.labels, self.pools).shown_name if self.pools else "",
+                may_use_again and node.name in suspicious and suspicious[node.name].is_avoided,
             )
             for node in shown
         ]
+
+    @cached_property
+    def suspicious(self) -> dict[str, SuspiciousNode]:
+        """By name, what the guard of the queue says."""
+        return {one.name: one for one in read_suspicious_nodes(now())}
 
     @cached_property
     def totals(self) -> list[Meter]:
@@ -264,5 +277,5 @@ class NodesPage:
         shown = [(card.node.name, card.node.seen_at, card.gpu_users) for card in self.cards]
         # Each write of a node has a later time, and one that goes is one less.
         last = max((node.seen_at for node in self._all), default=None)
-        others = (self.count, last)
+        others = (self.count, last, tuple(self.suspicious.values()))
         return revision_of(shown, others)

@@ -6,6 +6,7 @@ from jobs.fleet import api, views
 
 pages = [
     path("nodes/", views.nodes, name="nodes"),
+    path("admin/nodes/use-again/", views.node_use_again, name="node-use-again"),
     path("queue/", views.queue, name="queue"),
     path("admin/health/", views.health, name="health"),
 ]

@@ -114,6 +114,12 @@ DISRUPTIONS = frozenset(
     {"evicted_retrying", "preempted", "node_lost", "drained", "cluster_restarted"}
 )
 
+# What the cluster says of a replica when its node is to blame; nothing that a program's exit tells, and
+# nothing that somebody does on purpose.
+NODE_FAULTS = frozenset(
+    {"node_lost", "evicted_retrying", "evicted_memory", "evicted_pids", "node_full", "disrupted"}
+)
+
 
 def reason_of_disruption(who: str, disruption: Disruption) -> Reason:
     """Why the replica starts again although nobody failed."""

@@ -44,6 +44,13 @@ ROWS: dict[str, tuple[str, str]] = {
         "Waiting for its pool: there is no pool {pool}, or it is not for its team.",
         "Submit it again with another pool, or tell your admin.",
     ),
+    "image_guarded": (
+        (
+            "{image} could not be pulled three times within ten minutes (“{detail}”); one training tries it "
+            "every ten minutes, next at {at}"
+        ),
+        "Starts when a pod with it runs. Check the image's name and tag, or the registry and its secret.",
+    ),
     "catalog_wrong": ("Nothing starts, for {detail}.", _ADMIN),
     "queue": (
         "{text}",

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
+from django.utils import timezone
 
+from jobs.models import Node
 from jobs.scheduling.models import Scheduling
 from portal import live
 from tenants import policy
@@ -36,3 +38,17 @@ def change(*, by: User, changes: Mapping[str, Any]) -> Scheduling:
         record(by=by, verb="change", target=chosen, detail=detail)
         transaction.on_commit(live.wake_reconciler)
     return chosen
+
+
+@transaction.atomic
+def use_again(*, by: User, node: Node) -> None:
+    """New work may start on a node although trainings died there; one audit row. The next look follows it.
+
+    Raises:
+        PermissionDenied: not an admin.
+    """
+    policy.require(by, "administer")
+    node.used_again_at = timezone.now()
+    node.save(update_fields=["used_again_at"])
+    record(by=by, verb="use-again", target=node)
+    transaction.on_commit(live.wake_reconciler)

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods
 from jobs.models import Workload
 from jobs.places import NodeReservation
 from jobs.scheduling import actions
+from jobs.scheduling.guards import read_guarded_images, read_suspicious_nodes
 from jobs.scheduling.models import HOUR_S, Scheduling
 from portal import quantity
 from portal.catalog import borrowing, known_pools, max_duration_s
@@ -105,7 +106,32 @@ def _effects(chosen: Scheduling) -> dict[str, str]:
         "weights": f"{weights % {'num': by_weight or no}} {others % {'num': teams or no}}",
         "max_duration": _longest_runs(),
         "pools": names or _("All nodes are one pool."),
+        **_guards(),
     }
+
+
+def _guards() -> dict[str, str]:
+    """What the guards do now."""
+    now = timezone.now()
+    images = sorted({one.image for one in read_guarded_images(now)})
+    avoided = [one for one in read_suspicious_nodes(now) if one.is_avoided]
+    tried = ngettext(
+        "%(names)s could not be pulled three times within ten minutes: one training tries it every ten "
+        "minutes, and the others wait.",
+        "%(names)s could not be pulled three times within ten minutes: one training tries each of them "
+        "every ten minutes, and the others wait.",
+        len(images),
+    ) % {"names": ", ".join(images)}
+    until = ", ".join(
+        _("%(node)s until %(until)s") % {"node": one.name, "until": f"{one.until:%H:%M} UTC"}
+        for one in avoided
+    )
+    if not images:
+        tried = _("No image failed to be pulled three times within ten minutes.")
+    kept_off = _("Nothing new starts on %(nodes)s.") % {"nodes": until}
+    if not avoided:
+        kept_off = _("No node is avoided because trainings of two people died there three times.")
+    return {"images": tried, "suspicious": kept_off}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from django.conf import settings
+from django.utils import timezone
 
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.spec import WorkloadSpec, columns_of
@@ -23,8 +24,10 @@ from jobs.rules.admission import (
 )
 from jobs.rules.admission import fit as fit_amounts
 from jobs.rules.nodes import capacity_of, is_selected, where_to_run
+from jobs.rules.queue.guards import Guards
 from jobs.rules.queue.state import LOW
 from jobs.rules.states import WorkloadState
+from jobs.scheduling.guards import read_suspicious_nodes
 from portal.catalog import get_catalog
 from portal.pools import DEFAULT
 from tenants.borrowing import may_borrow
@@ -48,6 +51,7 @@ def quota_left(tenant: Tenant) -> tuple[Amount | None, Amount | None]:
 def node_capacities() -> tuple[NodeCapacity, ...]:
     """All nodes with what is free on them, as last seen."""
     pools = get_catalog().pools
+    avoided = Guards(nodes=read_suspicious_nodes(timezone.now())).avoided
     return tuple(
         capacity_of(
             NodeCapacity(
@@ -57,6 +61,7 @@ def node_capacities() -> tuple[NodeCapacity, ...]:
             ),
             takes_pods=node.is_ready
             and node.is_schedulable
+            and node.name not in avoided
             and is_selected(node.labels, settings.NODE_SELECTOR),
             labels=node.labels,
             taints=((taint["key"], taint["value"], taint["effect"]) for taint in node.taints),

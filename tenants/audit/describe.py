@@ -45,6 +45,7 @@ VERBS: dict[str, Any] = {
     "suspend": gettext_lazy("suspended"),
     "try": gettext_lazy("tried"),
     "upload": gettext_lazy("uploaded"),
+    "use-again": gettext_lazy("let new work start again on"),
 }
 # kind -> how the page calls such a thing
 KINDS: dict[str, Any] = {
@@ -54,6 +55,7 @@ KINDS: dict[str, Any] = {
     "bundle": gettext_lazy("code"),
     "doctor": gettext_lazy("result of a doctor"),
     "job": gettext_lazy("training"),
+    "node": gettext_lazy("node"),
     "nodehold": gettext_lazy("node"),
     "scheduling": gettext_lazy("rules of the queue"),
     "team": gettext_lazy("team"),

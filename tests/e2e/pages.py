@@ -113,6 +113,7 @@ PAGES = {
 NO_PAGES = {
     "healthz",
     "livez",
+    "node-use-again",
     "readyz",
     "status",
     "sign-out",

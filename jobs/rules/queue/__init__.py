@@ -7,6 +7,7 @@ so the reconciler, the estimates and the simulated week run the same code. Its p
 - `order`: who is asked first,
 - `room`: the nodes' room in arrays, pools as groups of nodes, packing and placement,
 - `keeping`: reservations with their times, and which `low` workloads must go,
+- `guards`: images that cannot be pulled, nodes on which trainings die,
 - `decision`: one look at the queue,
 - `holds`: nodes that an admin holds, in words; `times`: seconds, and times of rows,
 - `look`: the same in admission's amounts, with sentences.

@@ -20,6 +20,7 @@ from jobs.rules.queue.room import Group, Room, Taken, fits, groups_of
 from jobs.rules.queue.state import (
     GONE_S,
     GRACE_MOST_S,
+    IMAGE_GUARDED,
     LOW,
     NOTHING,
     UNKNOWN,
@@ -61,6 +62,7 @@ class _Look:
         self._claims: dict[str, RoomClaim] = {}
         # By namespace: whose quota is kept, and work that ends before when may use it meanwhile.
         self._kept: dict[str, dict[str, int]] = defaultdict(dict)
+        self._trials: dict[str, str] = {}  # who tries what could not be pulled
         self._started: set[str] = set()
         self._pods = state.pods_started
         self._is_full = False
@@ -122,6 +124,7 @@ class _Look:
     def _keep_claim(self, claim: RoomClaim, owner: QueuedWorkload) -> None:
         self._room.claim(claim, min(UNKNOWN, claim.until_s + owner.lasts_s))
         self._claims[owner.workload_id] = claim
+        self._try(owner)
         self._kept[owner.namespace][owner.workload_id] = -1
 
     def _take_up_reservations(self) -> None:
@@ -207,23 +210,24 @@ class _Look:
     def _hinders(self, queued: QueuedWorkload) -> str:
         if queued.obstacle:
             return queued.obstacle
+        name = queued.workload_id
+        if any(self._trials.get(one, name) != name for one in queued.trials):
+            return IMAGE_GUARDED
         return "backing_off" if self._now_s < queued.not_before_s else ""
+
+    def _try(self, queued: QueuedWorkload) -> None:
+        self._trials |= dict.fromkeys(queued.trials, queued.workload_id)
 
     def _start_on_own(self, owner: QueuedWorkload) -> None:
         """The owner of a claim or reservation starts when its own nodes have room for all of it."""
         name = owner.workload_id
         if self._end_before(owner):
             self._is_full = True
-        if name in self._started or self._is_full:
+        if name in self._started or self._is_full or self._hinders(owner):
             return
-        if self._quota_lacks(owner) or lacking(
-            self._ceiling(owner), self._totals[owner.workload_id]
-        ):
+        if self._quota_lacks(owner) or lacking(self._ceiling(owner), self._totals[name]):
             return
-        for kept in (
-            self._claims.get(owner.workload_id),
-            self._reservations.get(owner.workload_id),
-        ):
+        for kept in (self._claims.get(name), self._reservations.get(name)):
             if kept is None:
                 continue
             wanted = self._room.by_index(kept.room)
@@ -249,6 +253,7 @@ class _Look:
         had_kept = self._give_up(queued)
         self._order.note_start(queued)
         self._started.add(name)
+        self._try(queued)
         self._found.why.pop(name, None)
         self._pods += amount[3]
         self._found.starts.append(Start(name, self._room.names(taken), ends_s))

@@ -7,6 +7,7 @@ from jobs.rules.queue.holds import held_before, held_text
 from jobs.rules.queue.order import QueueOrder
 from jobs.rules.queue.state import (
     HIGH,
+    IMAGE_GUARDED,
     LOW,
     UNKNOWN,
     Decided,
@@ -73,6 +74,12 @@ def _waits(
         return (
             f"Back-off: the cluster could not place it, so it is tried again at {at}. It holds up nobody.",
         )
+    if why.code == IMAGE_GUARDED:
+        told = (
+            "Guard: an image of it could not be pulled three times within ten minutes, so one training tries "
+            "it every ten minutes, until a pod with it runs. It holds up nobody."
+        )
+        return (told,)
     if why.code not in _OWN_WORDS:
         return ("It may not start yet, whatever room there is. It holds up nobody.",)
     if why.code == "quota":

@@ -25,10 +25,12 @@ from jobs.rules.admission import (
     without,
 )
 from jobs.rules.queue.decision import decide
+from jobs.rules.queue.guards import Guards
 from jobs.rules.queue.holds import answer_beside, closed, held_before
 from jobs.rules.queue.order import dominant_share
 from jobs.rules.queue.state import (
     ANY,
+    IMAGE_GUARDED,
     LOW,
     NORMAL,
     NOTHING,
@@ -69,6 +71,7 @@ class Queued:
         pools: names of those where it may run, in the order to try; empty: none is there for it now.
         no_pool: why there is none, a sentence.
         placement: any, pack or spread.
+        images: of all its roles.
     """
 
     workload_id: str
@@ -85,6 +88,7 @@ class Queued:
     pools: tuple[str, ...] = (DEFAULT,)
     no_pool: str = ""
     placement: str = ANY
+    images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ class QueueSnapshot:
         pods_started: in the last ten seconds.
         namespaces, teams: by tenant, and by name: weights and what they held of late.
         holds: names of nodes that an admin holds, and from when on, in seconds.
+        guards: images that cannot be pulled, and nodes that are avoided.
     """
 
     queue: Sequence[Queued]
@@ -130,6 +135,7 @@ class QueueSnapshot:
     namespaces: Mapping[str, NamespaceState] = field(default_factory=dict)
     teams: Mapping[str, TeamState] = field(default_factory=dict)
     holds: Mapping[str, int] = field(default_factory=dict)
+    guards: Guards = field(default_factory=Guards)
 
     def held_by_low(self, tenant_id: str) -> Size:
         """What of a namespace's quota its work of low priority holds."""
@@ -221,7 +227,7 @@ def look(
                     one,
                     Fit("now"),
                     ends_by,
-                    start.avoid,
+                    tuple(sorted(waiting.guards.avoided.union(start.avoid))),
                     _amounts(start),
                     one.workload_id in claimed,
                     _pools_of(one, start, pool_of),
@@ -234,7 +240,7 @@ def look(
         decided.preemptions,
         decided.reservations,
         decided.claims,
-        time_of(decided.look_at_s),
+        time_of(min(decided.look_at_s, waiting.guards.look_at_s(now))),
         state,
         decided,
         rules,
@@ -266,6 +272,8 @@ def _hindered(waiting: QueueSnapshot, queue: Sequence[Queued], now: datetime) ->
             found[one.workload_id] = Fit("later", "no_pool", one.no_pool)
         elif answer := too_large(one.requests, _most(one, headroom), headroom.by_weight, one.pools):
             found[one.workload_id] = answer
+        elif guarded := waiting.guards.wait_of(one.images, one.tenant_id, now):
+            found[one.workload_id] = guarded
         elif headroom.hard is None or headroom.left is None:
             text = "Waiting for the cluster to count its quota"
             found[one.workload_id] = Fit("later", "quota_unknown", text)
@@ -310,6 +318,7 @@ def _state_of(
             lasts_s=UNKNOWN if one.lasts_s is None else one.lasts_s,
             not_before_s=0 if one.not_before is None else seconds_of(one.not_before),
             obstacle=_obstacle(hindered.get(one.workload_id)),
+            trials=waiting.guards.trials_of(one.images, one.tenant_id),
         )
         for number, one in enumerate(queue)
     )
@@ -439,6 +448,8 @@ class _Answers:
                 )
             case "quota":
                 return self._of_quota(one)
+            case code if code == IMAGE_GUARDED:
+                return self._waiting.guards.tried(one.images, one.tenant_id, self._now_s)
             case "claim":
                 text = "Waiting for free nodes: work of low priority is being stopped for it, and has time to save"
                 return Fit("later", "nodes", text)

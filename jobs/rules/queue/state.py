@@ -16,6 +16,8 @@ UNLIMITED: Size = (UNKNOWN,) * 5
 LOW, NORMAL, HIGH = "low", "normal", "high"  # as a spec has them
 ANY, PACK, SPREAD = "any", "pack", "spread"
 
+IMAGE_GUARDED = "image_guarded"  # why: another one tries the image that cannot be pulled
+
 GRACE_MOST_S = 600  # the longest grace of a role, the evaluator's
 GONE_S = 60  # so long after its end or its grace a workload may still be seen
 
@@ -121,6 +123,8 @@ class QueuedWorkload:
         obstacle: stable word for what else keeps it from starting (closed, guarded, can never fit).
         stops_from_s: it stops nobody before that (an hour after a withdrawal that followed a preemption).
         number: orders those that were queued in the same second.
+        trials: images that could not be pulled, each as one word: of those with the same one starts in a
+            look, and no other while nodes are emptied for it.
     """
 
     workload_id: str
@@ -136,6 +140,7 @@ class QueuedWorkload:
     stops_from_s: int = 0
     placement: str = ANY
     number: int = 0
+    trials: tuple[str, ...] = ()
 
     @property
     def total(self) -> Size:
@@ -270,7 +275,7 @@ class Why:
     """Why one still waits.
 
     Attributes:
-        code: quota, behind, nodes, claim, or what `QueuedWorkload.obstacle` says.
+        code: quota, behind, nodes, claim, `IMAGE_GUARDED`, or what `QueuedWorkload.obstacle` says.
         resources: places in a `Size` of what the quota lacks.
         behind: the workload of the own namespace that goes first.
     """

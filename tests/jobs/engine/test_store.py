@@ -211,10 +211,10 @@ def test_an_attempt_keeps_off_nodes_that_are_kept_but_not_off_its_own(tenant: Te
     for attempt, node in ((1, "b"), (2, "a")):
         where = {"role": "worker", "index": 0, "attempt": attempt, "node": node}
         Replica.objects.create(workload=job, **where)
-    assert avoided_nodes(job.pk) == ("b",)
+    assert avoided_nodes(job.pk, now()) == ("b",)
     Workload.objects.filter(pk=job.pk).update(ends_by=soon)
-    assert avoided_nodes(job.pk) == ()
-    assert avoided_nodes(waits.pk) == ()
+    assert avoided_nodes(job.pk, now()) == ()
+    assert avoided_nodes(waits.pk, now()) == ()
 
 
 def test_events_are_of_the_generation_that_is_observed(tenant: Tenant) -> None:

@@ -1,12 +1,16 @@
 """The page and the REST list of nodes: the arithmetic, and who is told whose pods hold the GPUs."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
-from jobs.models import Node, Workload
-from tenants.models import Team, Tenant, User
+from jobs.models import Attempt, Node, Replica, Workload
+from jobs.workloads.fit import node_capacities
+from tenants.models import AuditEntry, Team, Tenant, User
+from tests.browsing import client_of
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.jobs.fleet.rows import GIB, held_by, make_node, read, rest
 from tests.pools import set_pools
@@ -159,3 +163,45 @@ def test_pools_and_whose_nodes_they_are_told(settings, tmp_path, scene: Scene) -
     Path(settings.CATALOG).write_text("pools: 3")
     assert "cannot be used" in read(scene.root, "/admin/health/").text
     assert "gpu-01" in read(scene.alice.owner, "/nodes/").text
+
+
+def die(tenant: Tenant, node: str) -> None:
+    """A training of this tenant's ends because the node was lost."""
+    row, at = make_job(tenant, state="failed"), timezone.now() - timedelta(minutes=1)
+    Attempt.objects.create(workload=row, number=1, cause="first", ended_at=at)
+    Replica.objects.create(
+        workload=row, role="worker", index=0, node=node, reason_code="node_lost", finished_at=at
+    )
+
+
+def test_a_node_on_which_trainings_die_is_avoided_until_an_admin_uses_it_again(
+    scene: Scene,
+) -> None:
+    for name in ("gpu-02", "gpu-03"):
+        make_node(name)
+    admins, everybody = "/admin/scheduling/", "/nodes/"
+    assert "No node is avoided" in read(scene.root, admins).text
+    calm = read(scene.root, everybody).source
+    for tenant in (scene.alice, scene.bob, scene.alice):
+        die(tenant, "gpu-01")
+        die(tenant, "gpu-02")
+    assert [one.is_open for one in node_capacities()] == [False, True, True]
+    until = f"{timezone.now() + timedelta(minutes=59):%H:%M}"
+    told = read(scene.alice.owner, everybody)
+    assert f"Avoided until {until} UTC" in told.text
+    assert "3 trainings of 2 people ended here within 30 minutes" in told.text
+    assert told.text.count("It is used all the same") == 1
+    assert "Use it again" not in told.text
+    assert read(scene.root, everybody).text.count("Use it again") == 1
+    assert "Use it again" not in calm
+    assert f"Nothing new starts on gpu-01 until {until} UTC." in read(scene.root, admins).text
+    health = read(scene.root, "/admin/health/").text
+    assert "Node gpu-01" in health
+    assert "Node gpu-02" in health
+    admin = client_of(scene.root)
+    for name, said in (("gone", "not there any more"), ("gpu-01", "starts on gpu-01 again")):
+        answer = admin.post("/admin/nodes/use-again/", {"node": name}, follow=True)
+        assert said in answer.content.decode()
+    # Now it is the other one's turn to be avoided.
+    assert [one.is_open for one in node_capacities()] == [True, False, True]
+    assert AuditEntry.objects.get(kind="node").object_name == "gpu-01"

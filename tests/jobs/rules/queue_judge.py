@@ -45,7 +45,9 @@ class Judge:
         world = self._world
         for name, start in self._started.items():
             work = world.queued[name]
-            require(not work.obstacle and work.not_before_s <= self._now_s, "hindered", name)
+            require(not self._is_hindered(work), "hindered", name)
+            others = [o for o in self._triers(work.image) if o != name]
+            require(not others, "one tries", name, others)
             placed = {node: as_amount(size) for node, size in start.nodes}
             pools = {world.nodes[node].pool for node in placed}
             require(len(pools) == 1 and pools <= set(work.pools), "pools", name, placed)
@@ -67,6 +69,15 @@ class Judge:
                 require(node not in start.avoid, "held nodes", name, node)
             require(together == {**work.total, "nodeports": 0}, "whole", name, placed)
             require(_splits(list(placed.values()), work.roles), "whole", name, placed)
+
+    def _is_hindered(self, work: Work) -> bool:
+        is_guarded = bool(work.obstacle) or self._world.is_guarded(work)
+        return is_guarded or work.not_before_s > self._now_s
+
+    def _triers(self, image: str) -> set[str]:
+        """Who has started with this image, or has nodes emptied for it."""
+        names = {*self._started, *(one.workload_id for one in self._found.claims)}
+        return {name for name in names if image and self._world.queued[name].image == image}
 
     def _quotas(self) -> None:
         world = self._world
@@ -149,7 +160,7 @@ class Judge:
             if emptied.is_excused:
                 continue
             work = world.queued[owner]
-            if work.obstacle or work.not_before_s > self._now_s:
+            if self._is_hindered(work):
                 emptied.is_excused = True
                 continue
             for name, start in self._started.items():
@@ -188,8 +199,8 @@ class Judge:
         ready = [
             work
             for work in waiting
-            if not work.obstacle
-            and work.not_before_s <= self._now_s
+            if not self._is_hindered(work)
+            and not self._triers(work.image)
             and world.can_ever(work)
             and work.name not in claimed
         ]

@@ -94,6 +94,7 @@ class Work:
     not_before_s: int = 0
     obstacle: str = ""
     stops_from_s: int = 0
+    image: str = ""  # one that cannot be pulled
     # while it runs
     nodes: dict[str, Amount] = field(default_factory=dict)
     admitted_s: int = 0
@@ -145,6 +146,7 @@ class World:
         self.claims: tuple[RoomClaim, ...] = ()
         self.promises: dict[str, int] = {}
         self.emptied: dict[str, Emptied] = {}
+        self.tries_from_s: dict[str, int] = {}  # by image
         self.is_fair = False
         self.look_at_s = UNKNOWN
         self.counts: dict[str, int] = {}
@@ -179,7 +181,8 @@ class World:
         until_s = self.now_s + dice.choice([1, 60, 120, 600, 3000, 12000, 30000])
         while True:
             ends = [self._end_of(work) for work in self.running.values()]
-            then_s = min([*ends, self.look_at_s, until_s])
+            tries = [at_s for at_s in self.tries_from_s.values() if at_s > self.now_s]
+            then_s = min([*ends, *tries, self.look_at_s, until_s])
             self.now_s = max(self.now_s, then_s)
             for work in [w for w in self.running.values() if self._end_of(w) <= self.now_s]:
                 self._leave(work)
@@ -232,6 +235,17 @@ class World:
             work = self.queued[dice.choice(list(self.queued))]
             work.obstacle = "" if work.obstacle else "guarded"
             self._excuse(owner=work.name)
+
+    def break_image(self, dice: random.Random) -> None:
+        """Some have an image that cannot be pulled, or that can be again."""
+        image = dice.choice(["x", "y"])
+        for work in self.queued.values():
+            if dice.random() < 0.4:
+                work.image = "" if work.image == image else image
+                self._excuse(owner=work.name)
+
+    def is_guarded(self, work: Work) -> bool:
+        return self.tries_from_s.get(work.image, 0) > self.now_s
 
     def reorder(self, dice: random.Random) -> None:
         if self.queued:
@@ -340,8 +354,11 @@ class World:
                     work.rank,
                     UNKNOWN if work.lasts_s is None else work.lasts_s,
                     work.not_before_s,
-                    work.obstacle or ("" if self.can_ever(work) else "never"),
+                    work.obstacle
+                    or ("image" if self.is_guarded(work) else "")
+                    or ("" if self.can_ever(work) else "never"),
                     work.stops_from_s,
+                    trials=(work.image,) if work.image else (),
                 )
                 for work in self.queued.values()
             ),
@@ -384,6 +401,11 @@ class World:
             self.emptied.pop(work.name, None)
             share = work.total["gpu"] * 10**9 // 16
             self.admissions[work.namespace].append((self.now_s, share))
+            if work.image:
+                self.tries_from_s[work.image] = self.now_s + 600
+                for other in [w for w in self.queued.values() if w.image == work.image]:
+                    self._excuse(owner=other.name)
+                work.image = ""
         for one in found.preemptions:
             work = self.running[one.workload_id]
             work.gone_by_s = self.now_s + work.grace_s
@@ -412,4 +434,5 @@ STEPS: dict[str, tuple[int, Callable[[World, random.Random], None]]] = {
     "hold": (2, World.hold),
     "change_quota": (3, World.change_quota),
     "share": (1, World.share),
+    "break_image": (1, World.break_image),
 }

@@ -207,7 +207,9 @@ class Kept(World):
 
 def test_a_situation_that_is_played_out_starts_at_the_estimates() -> None:
     """All deadlines kept, from states that people and the cluster came to by all sorts of steps."""
-    names = [name for name, (weight, _) in STEPS.items() for _ in range(weight)]
+    # An estimate takes it that an image can be pulled.
+    usual = {name: weight for name, (weight, _) in STEPS.items() if name != "break_image"}
+    names = [name for name, weight in usual.items() for _ in range(weight)]
     met = 0
     for seed in range(80):
         dice, world = random.Random(seed), Kept(lambda *_: None)

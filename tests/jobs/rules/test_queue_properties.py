@@ -94,6 +94,7 @@ MISTAKES: dict[str, tuple[str, Any, str, Any]] = {
     "holds are not seen": ("held nodes", Room, "__init__", _every_node({"hold_from_s": UNKNOWN})),
     "low stays on held nodes": ("off held nodes", _Look, "_empty_held_nodes", lambda _: None),
     "guards are not seen": ("hindered", _Look, "_hinders", lambda *_: ""),
+    "all try an image": ("one tries", _Look, "_try", lambda *_: None),
     "no quota": ("quota", _Look, "_quota_lacks", lambda *_: ()),
     "low has no ceiling": ("quota with low", _Look, "_ceiling", lambda *_: UNLIMITED),
     "reserved nodes are free": ("promise", Room, "reserve", lambda *_: None),
@@ -114,7 +115,7 @@ def test_the_judge_sees_a_mistake(mistake: str, monkeypatch: pytest.MonkeyPatch)
     rule_name, owner, name, wrong = MISTAKES[mistake]
     monkeypatch.setattr(owner, name, wrong)
     found = set()
-    for seed in range(150):
+    for seed in range(300):
         world, dice = World(judge), random.Random(seed)
         try:
             for _ in range(60):

@@ -43,6 +43,11 @@ def test_an_admin_changes_the_switches(
     page = admin.get(PAGE).content.decode()
     assert "What was submitted first goes first" in page
     assert "No queued workloads have waited that long" in page
+    assert "No image failed to be pulled three times" in page
+    text = 'Failed to pull image "x:1": not found'
+    event = {"at": timezone.now(), "reason": "Failed", "message": text, "count": 3}
+    make_job(alice, state="starting").events.create(uid="e", **event)
+    assert "x:1 could not be pulled three times" in admin.get(PAGE).content.decode()
     for fair, aging, text in (
         ("maybe", "3h", "is none of on, off"),
         ("on", "soon", "Enter a time"),

@@ -194,6 +194,7 @@ TABLE: dict[str, Rule] = {
     "lead-stop": _form(STOPS),
     # --- admins ---
     "scheduling": _admins("GET", "POST"),
+    "node-use-again": _admins("POST"),
     **_each(("health", "people", "audit", "audit-csv", "namespaces"), _admins("GET")),
     "namespace-new": _admins("GET", "POST"),
     "namespace": _admins("GET"),

@@ -9,7 +9,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
 from jobs.kinds.registry import KINDS, WITH_GATE
-from jobs.models import Bundle, UserSecret, Workload
+from jobs.models import Bundle, Node, UserSecret, Workload
 from jobs.rules.states import WorkloadState
 from tenants.actions import create_token, ensure_tenant
 from tenants.models import Team, Tenant, User
@@ -212,6 +212,12 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("teams", "POST"): Change("create", "root", _names("new")),
     ("scheduling", "POST"): Change(
         "change", "root", lambda world: {"fair_share": "on", "aging_s": "3h"}
+    ),
+    ("node-use-again", "POST"): Change(
+        "use-again",
+        "root",
+        lambda world: {"node": "gpu-01"},
+        lambda world: Node.objects.create(name="gpu-01"),
     ),
     ("team-admin", "POST"): Change("change", "root", _names()),
     ("team-member-add", "POST"): Change("change", "root", lambda world: {"username": "bob"}),

@@ -79,7 +79,7 @@ def test_a_change_writes_one_row(world: World, name: str, method: str) -> None:
     assert entry.actor_name in {change.who, "alice", "bob"}
     assert entry.result == "done"
     kinds = {"apitoken", "bundle", "job", "service", "team", "tenant", "user"}
-    assert entry.kind in kinds | {"doctor", "scheduling", "template", "usersecret"}
+    assert entry.kind in kinds | {"doctor", "node", "scheduling", "template", "usersecret"}
     assert entry.object_name
 
 

@@ -1,0 +1,231 @@
+"""The guards of the queue: images that cannot be pulled, and nodes on which trainings die. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from jobs.rules import reasons
+from jobs.rules.admission import Fit
+from jobs.rules.endings import NODE_FAULTS
+from jobs.rules.queue.state import IMAGE_GUARDED, UNKNOWN
+from jobs.rules.queue.times import seconds_of
+
+THRICE = 3
+# --- images ---
+PULLS_WITHIN = timedelta(minutes=10)  # also between two tries
+PULLS_COUNT_FOR = timedelta(hours=1)  # what nobody has tried for so long may be tried by all
+# --- nodes ---
+DEATHS_WITHIN = timedelta(minutes=30)
+PEOPLE = 2
+AVOIDED_FOR = timedelta(hours=1)
+DEATHS_COUNT_FOR = DEATHS_WITHIN + AVOIDED_FOR
+PART = 10  # one node of so many of a pool, at least one, is avoided at a time
+
+
+@dataclass(frozen=True)
+class PullFailure:
+    """Pulls of one image by one pod.
+
+    Attributes:
+        at: when the last one failed. A kubelet waits five minutes at most before it tries again, so the
+            last three of a pod are within ten minutes.
+        count: how many failed.
+        detail: what was said of the last one.
+    """
+
+    image: str
+    tenant_id: str
+    at: datetime
+    count: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class GuardedImage:
+    """An image that one workload at a time may try.
+
+    Attributes:
+        tenant_id: in whose namespace; empty: in all.
+        tries_from: the next one may start then.
+    """
+
+    image: str
+    tenant_id: str
+    detail: str
+    tries_from: datetime
+
+    def covers(self, images: Collection[str], tenant_id: str) -> bool:
+        return self.image in images and self.tenant_id in ("", tenant_id)
+
+    def wait_until(self, at: datetime) -> Fit:
+        """What the others are told, of which one tries it then."""
+        facts = {"image": self.image, "detail": self.detail, "at": f"{at:%H:%M} UTC"}
+        return Fit("later", IMAGE_GUARDED, reasons.make(IMAGE_GUARDED, **facts).text)
+
+
+Key = tuple[str, str]  # an image and the id of a tenant
+
+
+def guarded_images(
+    failures: Iterable[PullFailure],
+    pulled: Mapping[Key, datetime],
+    tried: Mapping[Key, datetime],
+    now: datetime,
+) -> list[GuardedImage]:
+    """Images that failed to be pulled three times in ten minutes, and have not been pulled since.
+
+    They count for each namespace, as some have a secret for the registry, and for all namespaces when
+    two of them failed.
+
+    Args:
+        failures: of the last `PULLS_COUNT_FOR`.
+        pulled: when a pod with this image last began to run.
+        tried: when a workload with this image was last admitted.
+    """
+    since: dict[Key, list[PullFailure]] = defaultdict(list)
+    for one in failures:
+        key = one.image, one.tenant_id
+        if key not in pulled or one.at > pulled[key]:
+            since[key].append(one)
+    failed = {key: ones for key, ones in since.items() if _is_thrice(ones)}
+    spread = Counter(image for image, _ in failed)
+    found: dict[Key, list[PullFailure]] = defaultdict(list)
+    for (image, tenant_id), ones in failed.items():
+        found[image, tenant_id if spread[image] == 1 else ""] += ones
+    guards = []
+    for (image, tenant_id), ones in found.items():
+        latest = max(ones, key=lambda one: one.at)
+        tries = [
+            at for (of, whose), at in tried.items() if of == image and tenant_id in ("", whose)
+        ]
+        tries_from = max(tries) + PULLS_WITHIN if tries else now
+        guards.append(GuardedImage(image, tenant_id, latest.detail, tries_from))
+    return guards
+
+
+def _is_thrice(failures: Iterable[PullFailure]) -> bool:
+    """Whether three failed within ten minutes, at any time."""
+    times = sorted(one.at for one in failures for _ in range(min(one.count, THRICE)))
+    return any(last - first <= PULLS_WITHIN for first, last in zip(times, times[2:], strict=False))
+
+
+@dataclass(frozen=True)
+class NodeDeath:
+    """An attempt of a training that ended because its node, or the cluster, took a replica away."""
+
+    node: str
+    attempt: tuple[str, int]  # the training's id, and which
+    owner_id: str
+    at: datetime
+    reason_code: str
+
+
+@dataclass(frozen=True)
+class SuspiciousNode:
+    """A node on which trainings of several people died.
+
+    Attributes:
+        until: it is suspicious until then.
+        deaths, people: how many trainings died within half an hour, and of how many people.
+        is_avoided: nothing new starts there; else too much of its pool is avoided already.
+    """
+
+    name: str
+    pool: str
+    until: datetime
+    deaths: int
+    people: int
+    is_avoided: bool
+
+
+def suspicious_nodes(
+    deaths: Iterable[NodeDeath],
+    pools: Mapping[str, str],
+    closed: Collection[str],
+    used_again: Mapping[str, datetime],
+    now: datetime,
+) -> list[SuspiciousNode]:
+    """Nodes on which trainings of two people died three times in 30 minutes, for an hour from then on.
+
+    Those that were first are avoided: of each pool a tenth, at least one node, but never its last open one.
+
+    Args:
+        deaths: of the last `DEATHS_COUNT_FOR`.
+        pools: each node's, of all that there are.
+        closed: nodes that take nothing new as it is.
+        used_again: since when an admin trusts a node again: what was before does not count.
+    """
+    on: dict[str, dict[tuple[str, int], NodeDeath]] = defaultdict(dict)
+    for one in sorted(deaths, key=lambda one: one.at):
+        if one.node in used_again and one.at <= used_again[one.node]:
+            continue
+        if one.reason_code in NODE_FAULTS and one.node in pools:
+            on[one.node].setdefault(one.attempt, one)
+    told = [found for name, ones in on.items() if (found := _suspicion(list(ones.values()), now))]
+    sizes, avoided = Counter(pools.values()), Counter[str]()
+    still_open = Counter(pool for name, pool in pools.items() if name not in closed)
+    nodes = []
+    for _, last, near in sorted(told, key=lambda one: (one[0], one[1].node)):
+        pool = pools[last.node]
+        takes = int(last.node not in closed)
+        may_avoid = avoided[pool] < max(1, sizes[pool] // PART) and still_open[pool] > takes
+        if may_avoid:
+            avoided[pool] += 1
+            still_open[pool] -= takes
+        people = len({one.owner_id for one in near})
+        until = last.at + AVOIDED_FOR
+        nodes.append(SuspiciousNode(last.node, pool, until, len(near), people, may_avoid))
+    return nodes
+
+
+def _suspicion(
+    deaths: Sequence[NodeDeath], now: datetime
+) -> tuple[datetime, NodeDeath, list[NodeDeath]] | None:
+    """Since when the node has been suspicious, and the last death that made it so, with those near it."""
+    found = None
+    for last in deaths:
+        near = [one for one in deaths if last.at - DEATHS_WITHIN <= one.at <= last.at]
+        is_enough = len(near) >= THRICE and len({one.owner_id for one in near}) >= PEOPLE
+        if is_enough and now < last.at + AVOIDED_FOR:
+            found = (found[0] if found else last.at, last, near)
+    return found
+
+
+@dataclass(frozen=True)
+class Guards:
+    """What both say at one moment."""
+
+    images: Sequence[GuardedImage] = field(default_factory=tuple)
+    nodes: Sequence[SuspiciousNode] = field(default_factory=tuple)
+
+    @property
+    def avoided(self) -> frozenset[str]:
+        """Names of nodes."""
+        return frozenset(one.name for one in self.nodes if one.is_avoided)
+
+    def of(self, images: Collection[str], tenant_id: str) -> list[GuardedImage]:
+        """Those of a workload with these images, the one that is tried last first."""
+        found = [one for one in self.images if one.covers(images, tenant_id)]
+        return sorted(found, key=lambda one: one.tries_from, reverse=True)
+
+    def wait_of(self, images: Collection[str], tenant_id: str, now: datetime) -> Fit | None:
+        """Why such a workload may not start now; None: it may try."""
+        found = self.of(images, tenant_id)
+        if not found or found[0].tries_from <= now:
+            return None
+        return found[0].wait_until(found[0].tries_from)
+
+    def tried(self, images: Collection[str], tenant_id: str, now_s: int) -> Fit:
+        """What such a workload is told when another one tries its image from now on."""
+        at = datetime.fromtimestamp(now_s, UTC) + PULLS_WITHIN
+        return self.of(images, tenant_id)[0].wait_until(at)
+
+    def trials_of(self, images: Collection[str], tenant_id: str) -> tuple[str, ...]:
+        """See `QueuedWorkload.trials`."""
+        return tuple(f"{one.image} {one.tenant_id}" for one in self.of(images, tenant_id))
+
+    def look_at_s(self, now: datetime) -> int:
+        """When time alone changes something, in seconds; `UNKNOWN`: never."""
+        times = [one.tries_from for one in self.images] + [one.until for one in self.nodes]
+        return min((seconds_of(at) for at in times if at > now), default=UNKNOWN)

@@ -1,0 +1,116 @@
+"""The rows by which the queue's guards go: pulls of images that failed, and trainings that died with their node."""
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Max, Q
+
+from jobs.models import FAILED_EVENTS, LOST_REPLICAS, Node, Replica, Workload, WorkloadEvent
+from jobs.rules.queue.guards import (
+    DEATHS_COUNT_FOR,
+    PULLS_COUNT_FOR,
+    PULLS_WITHIN,
+    GuardedImage,
+    NodeDeath,
+    PullFailure,
+    SuspiciousNode,
+    guarded_images,
+    suspicious_nodes,
+)
+from jobs.rules.reasons import clip
+from portal.catalog import known_pools
+from portal.pools import pool_of
+
+# What the kubelet says of each pull that fails, also where it says that of similar events together:
+# https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/kubelet/images/image_manager.go
+_FAILED = re.compile(r'Failed to pull image "([^"]+)": (.*)', re.DOTALL)
+_MOST = 1000  # events that are read
+_DETAIL_MAX = 120
+
+
+def images_of(workload: Any) -> dict[str, str]:
+    """Role -> its image, of a row with `image` and `replicas`."""
+    return {role: asked.get("image", workload.image) for role, asked in workload.replicas.items()}
+
+
+def read_guarded_images(
+    now: datetime, wanted: Collection[str] | None = None
+) -> Sequence[GuardedImage]:
+    """Images that one workload at a time may try. One query where no pull has failed, else four.
+
+    Args:
+        wanted: only of these images; None: of all.
+    """
+    failures = [one for one in _failures(now) if wanted is None or one.image in wanted]
+    if not failures:
+        return ()
+    images = {one.image for one in failures}
+    since = min(one.at for one in failures)
+    recent = Workload.objects.filter(admitted_at__gt=now - PULLS_WITHIN).order_by("admitted_at")
+    tried: dict[tuple[str, str], datetime] = {}
+    for row in recent.only("image", "replicas", "tenant", "admitted_at"):
+        for image in images.intersection(images_of(row).values()):
+            if row.admitted_at is not None:
+                tried[image, str(row.tenant_id)] = row.admitted_at
+    tenants = {UUID(one.tenant_id) for one in failures}
+    return guarded_images(failures, _pulled(images, tenants, since), tried, now)
+
+
+def _failures(now: datetime) -> list[PullFailure]:
+    rows = WorkloadEvent.objects.filter(FAILED_EVENTS, at__gt=now - PULLS_COUNT_FOR)
+    columns = ("workload__tenant_id", "at", "count", "message")
+    found = []
+    for tenant_id, at, count, message in rows.order_by("-at").values_list(*columns)[:_MOST]:
+        if said := _FAILED.search(message):
+            detail = clip(said[2], _DETAIL_MAX)
+            found.append(PullFailure(said[1], str(tenant_id), at, count, detail))
+    return found
+
+
+def _pulled(
+    images: set[str], tenants: set[UUID], since: datetime
+) -> dict[tuple[str, str], datetime]:
+    """When a pod with such an image last began to run, since then."""
+    there = Q(finished_at__isnull=True) | Q(finished_at__gte=since)
+    rows = Workload.objects.filter(there, tenant__in=tenants).order_by()
+    users: dict[UUID, tuple[str, dict[str, str]]] = {}
+    for row in rows.only("image", "replicas", "tenant"):
+        roles = images_of(row)
+        if images.intersection(roles.values()):
+            users[row.pk] = str(row.tenant_id), roles
+    began = Replica.objects.filter(workload__in=users, started_at__gte=since).order_by()
+    found: dict[tuple[str, str], datetime] = {}
+    grouped = began.values("workload_id", "role").annotate(at=Max("started_at"))
+    for pk, role, at in grouped.values_list("workload_id", "role", "at"):
+        tenant_id, roles = users[pk]
+        key = roles.get(role, ""), tenant_id
+        found[key] = max(at, found.get(key, at))
+    return found
+
+
+def read_suspicious_nodes(now: datetime) -> Sequence[SuspiciousNode]:
+    """Nodes on which trainings of several people died. One query where none died, else two."""
+    lost = Replica.objects.filter(LOST_REPLICAS, finished_at__gt=now - DEATHS_COUNT_FOR)
+    # Others are made again alone, and their training goes on.
+    ended = lost.filter(
+        workload__attempts__number=F("attempt"), workload__attempts__ended_at__isnull=False
+    )
+    columns = ("node", "workload_id", "attempt", "workload__owner_id", "finished_at", "reason_code")
+    deaths = [
+        NodeDeath(node, (str(pk), attempt), str(owner), at, code)
+        for node, pk, attempt, owner, at, code in ended.order_by().values_list(*columns)
+    ]
+    if not deaths:
+        return ()
+    known = known_pools()
+    nodes = list(Node.objects.only("labels", "is_ready", "is_schedulable", "used_again_at"))
+    return suspicious_nodes(
+        deaths,
+        {node.name: pool_of(node.labels, known).name for node in nodes},
+        {node.name for node in nodes if not (node.is_ready and node.is_schedulable)},
+        {node.name: node.used_again_at for node in nodes if node.used_again_at is not None},
+        now,
+    )
