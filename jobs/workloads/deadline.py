@@ -9,6 +9,7 @@ from jobs import changes
 from jobs.models import ReconcilerLease, Replica, Workload
 from jobs.places import NodeReservation
 from jobs.rules.states import HOLDING_STATES, Desired, WorkloadState
+from jobs.scheduling.models import NodeHold
 from portal.catalog import max_duration_s
 from portal.errors import FieldError, Refused
 from portal.quantity import duration_text
@@ -33,8 +34,9 @@ def extend(*, by: User, workload: Workload, deadline_s: int) -> Workload:
 
     Raises:
         PermissionDenied: see `tenants/policy.py`.
-        Refused: 400, that is less than it has, or more than the catalog allows; 409, it has no deadline, does not run, or nodes that it
-            holds are promised to somebody from a time on that it would outstay.
+        Refused: 400, that is less than it has, or more than the catalog allows; 409, it has no deadline, does not
+            run, or nodes that it holds are promised to somebody, or held by an admin, from a time on that it
+            would outstay.
     """
     require(by=by, workload=workload)
     # Before the row, as the reconciler does: what it promises is there to be read, or not promised yet.
@@ -58,7 +60,10 @@ def extend(*, by: User, workload: Workload, deadline_s: int) -> Workload:
         raise Refused([FieldError("deadline_s", "out_of_range", text)])
     if row.room_ends_by is not None:
         ends_by = row.room_ends_by + timedelta(seconds=deadline_s - before)
-        _check_promises(by, row, row.room_ends_by, ends_by)
+        replicas = Replica.objects.filter(workload=row, attempt=row.attempt)
+        nodes = set(replicas.values_list("node", flat=True))
+        _check_promises(by, row, nodes, row.room_ends_by, ends_by)
+        _check_holds(nodes, row.room_ends_by, ends_by)
         row.ends_by = ends_by
     row.spec = {**row.spec, "run_policy": {**policy_of, "deadline_s": deadline_s}}
     row.revision += 1
@@ -69,10 +74,10 @@ def extend(*, by: User, workload: Workload, deadline_s: int) -> Workload:
     return row
 
 
-def _check_promises(by: User, row: Workload, before: datetime, after: datetime) -> None:
+def _check_promises(
+    by: User, row: Workload, held: set[str], before: datetime, after: datetime
+) -> None:
     """Nothing that waits for this one's room, or for its part of their quota, may be made to wait longer."""
-    replicas = Replica.objects.filter(workload=row, attempt=row.attempt)
-    held = set(replicas.values_list("node", flat=True))
     is_placed = held and "" not in held  # else nobody knows here where its room is
     promised = NodeReservation.objects.exclude(workload=row.pk).filter(
         starts_at__gte=before,
@@ -93,3 +98,12 @@ def _check_promises(by: User, row: Workload, before: datetime, after: datetime) 
         at = f"{one.starts_at:%H:%M UTC on %d %B}"
         text %= {"at": at, "who": whose}
         raise Refused(text, "promised", 409)
+
+
+def _check_holds(nodes: set[str], before: datetime, after: datetime) -> None:
+    """What would have left a node before an admin holds it stays no longer than that."""
+    hold = NodeHold.objects.filter(node__in=nodes, from_at__gte=before, from_at__lt=after).first()
+    if hold is not None:
+        text = _("It would outlast a hold of its node: %(why)s.")
+        text %= {"why": hold.why}
+        raise Refused(text, "held", 409)

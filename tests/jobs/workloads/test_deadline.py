@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from jobs.models import ReconcilerLease, Replica, Workload
 from jobs.places import NodeReservation
+from jobs.scheduling.models import NodeHold
 from tenants.models import AuditEntry, Tenant
 from tests.factories import make_job, make_tenant, make_user
 
@@ -85,6 +86,12 @@ def test_a_promise_is_not_moved(
     NodeReservation.objects.create(workload=waits, room=[[node, [1, 1, 1, 1, 0]]], starts_at=at)
     code = "promised" if status == 409 else ""
     assert give(root, job, deadline_s) == (status, code)
+
+
+def test_a_hold_is_not_outlasted(job: Workload, root: Client) -> None:
+    NodeHold.objects.create(node="a", from_at=job.ends_by + timedelta(minutes=10), reason="disk")
+    assert give(root, job, HOUR_S + 900) == (409, "held")
+    assert give(root, job, HOUR_S + 600) == (200, ""), "it ends just in time"
 
 
 @pytest.mark.django_db(transaction=True)
