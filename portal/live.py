@@ -87,3 +87,4 @@ async def _send(group: str, message: dict[str, Any]) -> None:
 
 wake_reconciler = async_to_sync(awake_reconciler)
 changed = async_to_sync(achanged)
+tell_pages = async_to_sync(tell_everybody)

@@ -13,6 +13,7 @@ from rest_framework.views import APIView
 
 from jobs.fleet.check_results import keep_doctor
 from jobs.fleet.gpu_users import GpuUser, GpuUsers
+from jobs.fleet.hold_api import HoldSerializer, hold_json
 from jobs.fleet.node_notes import is_simulated
 from jobs.fleet.nodes import meter
 from jobs.fleet.queue import QueueEntries, QueueEntry
@@ -20,6 +21,7 @@ from jobs.kinds.answers import PlacedSerializer, ReasonSerializer
 from jobs.kinds.registry import KINDS
 from jobs.models import Node
 from jobs.rules.check_results import parse_results
+from jobs.scheduling.models import NodeHold
 from jobs.workloads.queue_place import place_json
 from portal import quantity
 from portal.errors import Refused
@@ -84,6 +86,7 @@ class NodeSerializer(serializers.Serializer[Any]):
     labels = serializers.DictField(child=serializers.CharField())
     taints = TaintSerializer(many=True)
     conditions = ConditionSerializer(many=True)
+    hold = HoldSerializer(allow_null=True, help_text="an admin wants it empty from a time on")
 
 
 def amounts_json(amounts: dict[str, int]) -> dict[str, Any]:
@@ -111,7 +114,7 @@ def gpu_user_json(user: GpuUser) -> dict[str, Any]:
     }
 
 
-def node_json(node: Node, gpu_users: list[GpuUser]) -> dict[str, Any]:
+def node_json(node: Node, gpu_users: list[GpuUser], hold: NodeHold | None) -> dict[str, Any]:
     """One node as REST shows it."""
     gpu = meter(node, "gpu")
     return {
@@ -127,6 +130,7 @@ def node_json(node: Node, gpu_users: list[GpuUser]) -> dict[str, Any]:
         "labels": node.labels,
         "taints": node.taints,
         "conditions": node.conditions,
+        "hold": hold_json(hold),
     }
 
 
@@ -138,8 +142,9 @@ class NodeListView(APIView):
         paginator = Pagination()
         nodes = paginator.paginate_queryset(Node.objects.order_by("name"), request) or []
         gpu_users = GpuUsers(request.user, nodes)
+        holds = NodeHold.objects.in_bulk([node.name for node in nodes])
         return paginator.get_paginated_response(
-            [node_json(node, gpu_users.of(node)) for node in nodes]
+            [node_json(node, gpu_users.of(node), holds.get(node.name)) for node in nodes]
         )
 
 

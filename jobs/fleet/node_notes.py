@@ -83,6 +83,7 @@ def notes_on(
     selector: Mapping[str, str],
     known: Sequence[Pool] = (),
     suspicious: SuspiciousNode | None = None,
+    hold: Any = None,
 ) -> list[NodeNote]:
     """All notes on a row of `jobs.models.Node`, the worst first.
 
@@ -90,10 +91,12 @@ def notes_on(
         selector: labels that a node must have for people's pods.
         known: the pools of the catalog.
         suspicious: what the guard of the queue says of it.
+        hold: a row of `jobs.scheduling.models.NodeHold`, when it is held.
     """
     found = [
         *([suspicion_note(suspicious)] if suspicious else ()),
         *_closed(node),
+        *_held(hold),
         *_left_out(node, selector),
         *_gpus(node),
         *_conditions(node),
@@ -143,6 +146,14 @@ def _closed(node: Any) -> Iterator[NodeNote]:
         text = _("Running pods continue; no new ones start here.")
         step = _("After the maintenance: kubectl uncordon %(node)s") % {"node": node.name}
         yield NodeNote("warn", _("Cordoned"), text, step)
+
+
+def _held(hold: Any) -> Iterator[NodeNote]:
+    if hold is not None:
+        at = f"{hold.from_at:%Y-%m-%d %H:%M}"
+        title = _("Held from %(at)s UTC by %(who)s") % {"at": at, "who": hold.held_by}
+        step = _("Only what ends before by its deadline still starts here.")
+        yield NodeNote("warn", title, hold.reason, step)
 
 
 def _left_out(node: Any, selector: Mapping[str, str]) -> Iterator[NodeNote]:

@@ -1,7 +1,7 @@
 """What the page and the REST list of nodes show: each node, and all of them together."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cached_property
@@ -16,9 +16,11 @@ from django.utils.translation import gettext_lazy as _
 from jobs.fleet.gpu_users import GpuUser, GpuUsers
 from jobs.fleet.node_notes import SIMULATED, NodeNote, is_simulated, notes_on, taint_text
 from jobs.fleet.pools import PoolLine, pool_lines
-from jobs.models import Node
+from jobs.models import Node, Workload
 from jobs.rules.queue.guards import SuspiciousNode
 from jobs.scheduling.guards import read_suspicious_nodes
+from jobs.scheduling.holds import lasting_on
+from jobs.scheduling.models import NodeHold
 from portal.catalog import known_pools
 from portal.pools import Pool, keys_of, pool_of
 from portal.web.lists import revision_of
@@ -127,6 +129,8 @@ class NodeCard:
     notes: list[NodeNote]
     pool: str = ""  # its title, where the catalog has pools
     may_use_again: bool = False  # it is avoided, and the viewer may end that
+    is_held: bool = False
+    lasting: Sequence[Workload] = ()  # what runs there beyond the hold's time, for admins
 
     @property
     def gpu(self) -> Meter:
@@ -198,7 +202,26 @@ class NodesPage:
     @cached_property
     def pool_lines(self) -> list[PoolLine]:
         """What pools there are, with how many nodes."""
-        return pool_lines(self.pools, Counter(node.pool for node in self._all))
+        held_of: dict[str, list[str]] = defaultdict(list)
+        for node in self._all:
+            if node.name in self.holds:
+                held_of[node.pool].append(node.name)
+        return pool_lines(self.pools, Counter(node.pool for node in self._all), held_of)
+
+    @cached_property
+    def may_hold(self) -> bool:
+        return policy.may(self.user, "administer")
+
+    @cached_property
+    def holds(self) -> dict[str, NodeHold]:
+        """By the name of a node."""
+        return {row.node: row for row in NodeHold.objects.all()}
+
+    @cached_property
+    def holds_elsewhere(self) -> list[NodeHold]:
+        """Of nodes that the cluster does not have now."""
+        known = {node.name for node in self._all}
+        return [row for name, row in self.holds.items() if name not in known]
 
     @cached_property
     def _all(self) -> list[Counted]:
@@ -226,15 +249,26 @@ class NodesPage:
         # What has gone in between is left out.
         shown = [rows[node.name] for node in self.page.object_list if node.name in rows]
         gpu_users = GpuUsers(self.user, shown)
-        may_use_again = policy.may(self.user, "administer")
         suspicious = self.suspicious
+        held = {node.name: self.holds[node.name] for node in shown if node.name in self.holds}
+        from_at = {name: row.from_at for name, row in held.items()}
+        # Whose work it is only admins may read of everybody.
+        lasting = lasting_on(from_at) if held and self.may_hold else {}
         return [
             NodeCard(
                 node,
                 gpu_users.of(node),
-                notes_on(node, settings.NODE_SELECTOR, self.pools, suspicious.get(node.name)),
+                notes_on(
+                    node,
+                    settings.NODE_SELECTOR,
+                    self.pools,
+                    suspicious.get(node.name),
+                    held.get(node.name),
+                ),
                 pool_of(node.labels, self.pools).shown_name if self.pools else "",
-                may_use_again and node.name in suspicious and suspicious[node.name].is_avoided,
+                self.may_hold and node.name in suspicious and suspicious[node.name].is_avoided,
+                node.name in held,
+                lasting.get(node.name, ()),
             )
             for node in shown
         ]
@@ -277,5 +311,8 @@ class NodesPage:
         shown = [(card.node.name, card.node.seen_at, card.gpu_users) for card in self.cards]
         # Each write of a node has a later time, and one that goes is one less.
         last = max((node.seen_at for node in self._all), default=None)
-        others = (self.count, last, tuple(self.suspicious.values()))
+        held = [(row.node, row.from_at, row.reason) for row in self.holds.values()]
+        lasting = [(row.pk, row.revision) for card in self.cards for row in card.lasting]
+        suspicious = tuple(self.suspicious.values())
+        others = (self.count, last, held, lasting, suspicious)
         return revision_of(shown, others)

@@ -20,13 +20,17 @@ class PoolLine:
     node_count: int
     teams: Sequence[str] | None = None
     scheduler_name: str = ""
+    held: Sequence[str] = ()  # names of its nodes that an admin holds
 
 
-def pool_lines(pools: Sequence[Pool], nodes_of: Mapping[str, int]) -> list[PoolLine]:
+def pool_lines(
+    pools: Sequence[Pool], nodes_of: Mapping[str, int], held_of: Mapping[str, Sequence[str]]
+) -> list[PoolLine]:
     """All pools, `default` last; nothing where the catalog has none.
 
     Args:
         nodes_of: name of a pool -> how many nodes it has.
+        held_of: name of a pool -> names of those that are held.
     """
     if not pools:
         return []
@@ -37,10 +41,14 @@ def pool_lines(pools: Sequence[Pool], nodes_of: Mapping[str, int]) -> list[PoolL
             nodes_of.get(pool.name, 0),
             pool.teams,
             pool.scheduler_name,
+            held_of.get(pool.name, ()),
         )
         for pool in pools
     ]
-    return [*of_catalog, PoolLine(DEFAULT, _("All other nodes"), nodes_of.get(DEFAULT, 0))]
+    rest = PoolLine(
+        DEFAULT, _("All other nodes"), nodes_of.get(DEFAULT, 0), held=held_of.get(DEFAULT, ())
+    )
+    return [*of_catalog, rest]
 
 
 def checks(labels: Sequence[Mapping[str, str]], teams: Collection[str]) -> Iterator[Check]:

@@ -3,9 +3,11 @@
 All of it is read of rows: what runs where as last seen, and what is promised to whom.
 """
 
+import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
@@ -15,6 +17,7 @@ from django.utils.translation import gettext as _
 
 from jobs.models import Node, Replica, Workload
 from jobs.places import NodeClaim, NodeReservation
+from jobs.rules.queue.state import LOW
 from jobs.rules.states import FINAL_REPLICA_STATES, HOLDING_STATES, Desired, WorkloadState
 from jobs.scheduling.models import NodeHold
 from portal import live
@@ -22,10 +25,8 @@ from portal.catalog import known_pools
 from portal.errors import FieldError, Refused
 from portal.pools import DEFAULT, pool_of
 from tenants import policy
-from tenants.audit.record import record
+from tenants.audit.record import AuditTarget, record
 from tenants.models import User
-
-MOST_AHEAD = timedelta(days=365)
 
 
 @dataclass(frozen=True)
@@ -62,27 +63,35 @@ def effects_of(holds: Mapping[str, datetime]) -> HoldEffects:
     Args:
         holds: name of a node -> from when on it is held.
     """
-    lasting = list(_lasting(holds))
-    low = [one for one in lasting if one.spec.get("priority") == "low"]
-    return HoldEffects(
-        [one for one in lasting if one not in low], low, sorted(_moved(holds), key=_by_time)
-    )
+    found = {row.pk: row for rows in lasting_on(holds).values() for row in rows}
+    lasting = sorted(found.values(), key=lambda row: (row.name, row.pk))
+    low = [row for row in lasting if is_low(row)]
+    stays = [row for row in lasting if not is_low(row)]
+    return HoldEffects(stays, low, sorted(_moved(holds), key=_by_time))
 
 
-def _lasting(holds: Mapping[str, datetime]) -> Iterator[Workload]:
-    """What runs on these nodes when they begin to be held."""
+def is_low(row: Workload) -> bool:
+    """Whether it is stopped for a hold."""
+    return bool(row.spec.get("priority") == LOW)
+
+
+def lasting_on(holds: Mapping[str, datetime]) -> dict[str, list[Workload]]:
+    """By node: what may still run there when it begins to be held. Two queries."""
     placed = Replica.objects.filter(
         node__in=list(holds),
         attempt=F("workload__attempt"),
         workload__state__in=HOLDING_STATES - {WorkloadState.STOPPING},
     ).exclude(state__in=FINAL_REPLICA_STATES)
-    from_at: dict[UUID, datetime] = {}
+    on: dict[UUID, set[str]] = defaultdict(set)
     for pk, node in placed.values_list("workload_id", "node").order_by():
-        from_at[pk] = min(holds[node], from_at.get(pk, holds[node]))
-    rows = Workload.objects.filter(pk__in=from_at).select_related("owner", "tenant")
-    for row in rows.defer("plan").order_by("name", "pk"):
-        if row.room_ends_by is None or row.room_ends_by > from_at[row.pk]:
-            yield row
+        on[pk].add(node)
+    rows = Workload.objects.filter(pk__in=on).select_related("owner", "tenant").defer("plan")
+    found: dict[str, list[Workload]] = defaultdict(list)
+    for row in rows.order_by("name", "pk"):
+        for node in on[row.pk]:
+            if row.room_ends_by is None or row.room_ends_by > holds[node]:
+                found[node].append(row)
+    return found
 
 
 def _moved(holds: Collection[str]) -> Iterator[MovedPromise]:
@@ -157,15 +166,15 @@ def hold(
             continue
         row.save()
         detail = {"from": f"{from_at:%Y-%m-%d %H:%M UTC}", "reason": reason}
-        record(by=by, verb="hold", target=row, detail=detail)
+        record(by=by, verb="hold", target=AuditTarget("node", name, name), detail=detail)
         made.append(row)
     _tell()
     return made
 
 
 @transaction.atomic
-def release(*, by: User, nodes: Collection[str]) -> int:
-    """Work may start on these nodes again; those that are not held are left out. How many were.
+def release(*, by: User, nodes: Collection[str]) -> list[str]:
+    """Work may start on these nodes again; names of those that were held.
 
     Raises:
         PermissionDenied: not an admin.
@@ -173,15 +182,16 @@ def release(*, by: User, nodes: Collection[str]) -> int:
     policy.require(by, "administer")
     rows = list(NodeHold.objects.select_for_update().filter(pk__in=list(nodes)))
     for row in rows:
-        record(by=by, verb="release", target=row)
+        record(by=by, verb="release", target=AuditTarget("node", row.node, row.node))
     NodeHold.objects.filter(pk__in=[row.pk for row in rows]).delete()
     if rows:
         _tell()
-    return len(rows)
+    return [row.node for row in rows]
 
 
 def _tell() -> None:
     transaction.on_commit(live.wake_reconciler)
+    transaction.on_commit(lambda: live.tell_pages("nodes", int(time.time() * 1000)))
 
 
 def promises_text(moved: Sequence[MovedPromise]) -> str:

@@ -17,7 +17,7 @@ from jobs.models import Workload
 from jobs.places import NodeReservation
 from jobs.scheduling import actions
 from jobs.scheduling.guards import read_guarded_images, read_suspicious_nodes
-from jobs.scheduling.models import HOUR_S, Scheduling
+from jobs.scheduling.models import HOUR_S, NodeHold, Scheduling
 from portal import quantity
 from portal.catalog import borrowing, known_pools, max_duration_s
 from portal.web.fields import Body, Duration, FixedChoice
@@ -66,6 +66,7 @@ def _effects(chosen: Scheduling) -> dict[str, str]:
     """What each switch does now."""
     queued = Workload.objects.queued()
     aged = queued.filter(queued_at__lte=timezone.now() - timedelta(seconds=chosen.aging_s)).count()
+    held = NodeHold.objects.count()
     kept = NodeReservation.objects.filter(workload__in=queued).count()
     by_weight = Tenant.objects.filter(quota_by_weight=True).existing().count()
     teams = Team.objects.exclude(weight=1).count()
@@ -105,6 +106,10 @@ def _effects(chosen: Scheduling) -> dict[str, str]:
         "aging_s": f"{waits % {'num': aged or no}} {nodes % {'num': kept or no}}",
         "weights": f"{weights % {'num': by_weight or no}} {others % {'num': teams or no}}",
         "max_duration": _longest_runs(),
+        "holds": ngettext(
+            "%(num)s node is held for maintenance.", "%(num)s nodes are held for maintenance.", held
+        )
+        % {"num": held or no},
         "pools": names or _("All nodes are one pool."),
         **_guards(),
     }

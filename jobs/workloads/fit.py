@@ -3,6 +3,7 @@
 An estimate for people: the reconciler alone admits, and it counts anew.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -25,9 +26,12 @@ from jobs.rules.admission import (
 from jobs.rules.admission import fit as fit_amounts
 from jobs.rules.nodes import capacity_of, is_selected, where_to_run
 from jobs.rules.queue.guards import Guards
-from jobs.rules.queue.state import LOW
+from jobs.rules.queue.holds import answer_beside, closed, held_before
+from jobs.rules.queue.state import LOW, UNKNOWN
+from jobs.rules.queue.times import seconds_of
 from jobs.rules.states import WorkloadState
 from jobs.scheduling.guards import read_suspicious_nodes
+from jobs.scheduling.models import NodeHold
 from portal.catalog import get_catalog
 from portal.pools import DEFAULT
 from tenants.borrowing import may_borrow
@@ -82,9 +86,16 @@ def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
         hard = left = Amount(**dict.fromkeys(RESOURCES, NO_LIMIT))
     by_weight = tenant.quota_by_weight
     where, _ = _where(requests, spec, tenant)
+    holds = {name: seconds_of(at) for name, at in NodeHold.objects.values_list("node", "from_at")}
+    held = held_before(holds, _ends_s(kind, spec)) if holds else frozenset()
+    nodes = closed(node_capacities(), held)
     answer = fit_amounts(
-        requests, hard, left, node_capacities(), by_weight=by_weight, pools=where or (DEFAULT,)
+        requests, hard, left, nodes, by_weight=by_weight, pools=where or (DEFAULT,)
     )
+    if answer.code in {"nodes", "nodes_closed"}:
+        pools = where or (DEFAULT,)
+        here = [node.name for node in nodes if node.name in held and node.pool in pools]
+        answer = answer_beside(answer, here, holds)
     answer = replace(answer, field=kind.request_field(answer.field))
     if tenant.closed and answer.kind != "never":
         return _closed(answer, tenant)
@@ -97,6 +108,14 @@ def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
             text=f"Fits, but is queued behind {ahead} of your workloads.",
         )
     return answer if answer.text else replace(answer, text="Fits now.")
+
+
+def _ends_s(kind: WorkloadKind, spec: WorkloadSpec) -> int:
+    """When it has left its room, if it starts now."""
+    columns = columns_of(spec)
+    policy, topology = columns["spec"].get("run_policy", {}), columns["spec"].get("topology", "")
+    lasts_s = kind.lasts_s(policy, topology, columns["replicas"])
+    return UNKNOWN if lasts_s is None else int(time.time()) + lasts_s
 
 
 def likely_pools(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> dict[str, str]:

@@ -56,7 +56,6 @@ KINDS: dict[str, Any] = {
     "doctor": gettext_lazy("result of a doctor"),
     "job": gettext_lazy("training"),
     "node": gettext_lazy("node"),
-    "nodehold": gettext_lazy("node"),
     "scheduling": gettext_lazy("rules of the queue"),
     "team": gettext_lazy("team"),
     "template": gettext_lazy("template"),

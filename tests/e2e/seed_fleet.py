@@ -35,7 +35,11 @@ def make_nodes(rows: dict[str, Any], stranger: Any, at: datetime) -> None:
     `rows` are trainings and services by their short names, `stranger` is a tenant of another team.
     """
     from jobs.models import Node
+    from jobs.scheduling.models import NodeHold
 
+    NodeHold.objects.create(
+        node="gpu-01", from_at=at + timedelta(hours=5), reason="New disk", held_by="root"
+    )
     ready = condition("Ready", "True", at - timedelta(days=9), "kubelet is posting ready status")
     about = {"kubelet": "v1.33.2", "system": "Debian GNU/Linux 13", "machine": "amd64"}
     foreign = {

@@ -29,4 +29,5 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     monkeypatch.setattr(live, "wake_reconciler", lambda: found.append("wake"))
     monkeypatch.setattr(live, "changed", lambda *what: found.append(what[:2]))
+    monkeypatch.setattr(live, "tell_pages", lambda kind, _: found.append(kind))
     return found

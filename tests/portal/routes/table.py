@@ -195,6 +195,9 @@ TABLE: dict[str, Rule] = {
     # --- admins ---
     "scheduling": _admins("GET", "POST"),
     "node-use-again": _admins("POST"),
+    "nodes-hold": _admins("GET", "POST"),
+    "nodes-release": _admins("POST"),
+    **_each(("api-holds", "api-holds-release"), _admins("POST")),
     **_each(("health", "people", "audit", "audit-csv", "namespaces"), _admins("GET")),
     "namespace-new": _admins("GET", "POST"),
     "namespace": _admins("GET"),

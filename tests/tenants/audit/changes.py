@@ -11,6 +11,7 @@ from django.utils import timezone
 from jobs.kinds.registry import KINDS, WITH_GATE
 from jobs.models import Bundle, Node, UserSecret, Workload
 from jobs.rules.states import WorkloadState
+from jobs.scheduling.models import NodeHold
 from tenants.actions import create_token, ensure_tenant
 from tenants.models import Team, Tenant, User
 from tenants.people import passwords
@@ -95,6 +96,14 @@ def _queued(world: World) -> None:
 def _limited(world: World) -> None:
     spec = {**world.job.spec, "run_policy": {"deadline_s": 3600}}
     Workload.objects.filter(pk=world.job.pk).update(spec=spec)
+
+
+def _node(world: World) -> None:
+    Node.objects.create(name="n1")
+
+
+def _held_node(world: World) -> None:
+    NodeHold.objects.create(node="n1", from_at=timezone.now(), held_by="root")
 
 
 def _deleted(world: World) -> None:
@@ -218,6 +227,14 @@ CHANGES: dict[tuple[str, str], Change] = {
         "root",
         lambda world: {"node": "gpu-01"},
         lambda world: Node.objects.create(name="gpu-01"),
+    ),
+    ("nodes-hold", "POST"): Change(
+        "hold", "root", lambda world: {"node": "n1", "confirm": "yes"}, before=_node
+    ),
+    ("nodes-release", "POST"): Change("release", "root", lambda world: {"node": "n1"}, _held_node),
+    ("api-holds", "POST"): Change("hold", "root", lambda world: {"node": "n1"}, before=_node),
+    ("api-holds-release", "POST"): Change(
+        "release", "root", lambda world: {"node": "n1"}, before=_held_node
     ),
     ("team-admin", "POST"): Change("change", "root", _names()),
     ("team-member-add", "POST"): Change("change", "root", lambda world: {"username": "bob"}),
