@@ -436,6 +436,7 @@ class _Answers:
             for name, amount in _amounts(start).items():
                 of_nodes[name] += amount
         nodes = without(waiting.nodes, of_nodes)
+        self._pool_of = {node.name: node.pool for node in nodes}
         known = cache(lambda held: KnownNodes(closed(nodes, held)))
         self._placement = cache(lambda asked, pools, held: placement(asked, known(held), pools))
 
@@ -463,7 +464,7 @@ class _Answers:
             # The sentence is made by a packing of its own, which may find room where the decision did not.
             others = "" if kept else ": what is free is kept for a workload ahead of it"
             answer = Fit("later", "nodes", f"Waiting for free nodes{others}")
-        here = [n.name for n in self._waiting.nodes if n.name in held and n.pool in one.pools]
+        here = frozenset(name for name in held if self._pool_of.get(name) in one.pools)
         answer = answer_beside(answer, here, self._waiting.holds)
         return replace(answer, text=f"{answer.text}; {_promise(kept)}") if kept else answer
 
