@@ -1,12 +1,14 @@
 """Where an overlay carries pods' traffic, a NodePort of another node comes from that node's overlay address."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from deploy.testcluster.nodes import network
 from deploy.testcluster.nodes.cluster import NodeCluster
 from tests.nodes.pods import GATE, Pods, reaches_from_here, server
+from tests.nodes.test_preflight import preflight
 from tests.tools.waiting import wait_for
 
 SPACE = "overlay"
@@ -62,3 +64,16 @@ def test_the_addresses_of_the_overlay_are_those_that_policies_must_name(
     assert reaches_from_here(own, NODE_PORT)
     pods.apply(_policy(network.of_nodes(is_overlay=True)))
     wait_for("both nodes answer", lambda: reaches_from_here(other, NODE_PORT), timeout_s=30)
+
+
+@pytest.mark.usefixtures("volumes")
+def test_preflight_is_red_without_the_addresses_of_the_overlay_and_green_with_them(
+    cluster: NodeCluster, pods: Pods, tmp_path: Path
+) -> None:
+    pods.must("apply", "-f", "deploy/cluster/")
+    code, lines, said = preflight(cluster, tmp_path, NODE_CIDRS=network.NODES)
+    assert code == 1, said
+    assert lines["NODE_CIDRS"].startswith("FAILED: notebooks would not open through node-2"), said
+    assert network.overlay(2) in lines["NODE_CIDRS"], said
+    code, lines, said = preflight(cluster, tmp_path)
+    assert (code, lines["NODE_CIDRS"][:3]) == (0, "ok:"), said

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -181,6 +182,24 @@ def test_networks_that_lack_a_node_and_a_clock_that_is_wrong_are_red(
     assert "Add that to NODE_CIDRS" in said
     assert re.match(r"FAILED: (39|40)\.\d s apart", lines["Clocks"]), said
     assert "Let NTP set the clocks" in said
+
+
+def test_a_node_whose_pods_see_another_time_is_red(cluster: NodeCluster, tmp_path: Path) -> None:
+    """All nodes here have this machine's kernel and its clock: it is moved for pods, by what their image loads."""
+    root, reference = tmp_path / "ahead", "registry.example/clock:1"
+    (root / "etc").mkdir(parents=True)
+    (root / "etc/ld.so.preload").write_text("/clock.so\n")
+    (root / "etc/faketimerc").write_text("+40s\n")
+    shutil.copy2(products.packages() / products.FAKETIME, root / "clock.so")
+    ahead = images.pack(root, tmp_path / "ahead.layer")
+    for node, layers in zip(cluster.nodes, ([], [ahead]), strict=True):
+        made = images.Image(reference, [images.debian(), *layers])
+        file = images.write(tmp_path / f"{node.name}.tar", [made])
+        command = node.ctr("images", "import", str(file))
+        subprocess.run(command, check=True, capture_output=True)
+    code, lines, said = preflight(cluster, tmp_path, PORTAL_IMAGE=reference)
+    assert code == 1, said
+    assert re.match(r"FAILED: (39|40|41)\.\d s apart", lines["Clocks"]), said
 
 
 def test_where_nobody_enforces_policies_it_is_red(cluster: NodeCluster, tmp_path: Path) -> None:
