@@ -112,8 +112,8 @@ NODES = ("tests/nodes",)
 OWN_NODES = ("tests/nodes/test_killed.py", "tests/nodes/test_small.py")
 # Homeport in pods of both nodes, which stays installed.
 INSIDE = tuple(f"tests/nodes/test_{name}.py" for name in ("checks", "restore", "amiss", "inside"))
-# These begin with an earlier version, each with a cluster of its own.
-VERSIONS = ("tests/nodes/test_versions.py", "tests/nodes/test_first_version.py")
+# These have another Homeport in pods, each with a cluster of its own.
+APART = tuple(f"tests/nodes/test_{name}.py" for name in ("production", "versions", "first_version"))
 # What `.ci/run` tries of it, within ten minutes: the verdicts of policies, and Homeport in pods of both nodes.
 SHORT_NODES = ("tests/nodes/test_network.py", "tests/nodes/test_inside.py")
 # On nodes whose traffic is carried by devices of its own.

@@ -14,7 +14,7 @@ from deploy.testcluster.controlplane import Options
 from deploy.testcluster.nodes import products
 from deploy.testcluster.nodes.cluster import NodeCluster
 from tests.e2e.portal import ROOT
-from tests.lanes import INSIDE, LEFT_OUT, OWN_NODES, VERSIONS
+from tests.lanes import APART, INSIDE, LEFT_OUT, OWN_NODES
 from tests.nodes.pods import OPEN, Pods, reaches_from_here, server
 from tests.nodes.site import Site, two_nodes
 from tests.tools.waiting import wait_for
@@ -22,7 +22,7 @@ from tests.tools.waiting import wait_for
 # Pods' traffic between nodes is carried by devices with addresses of their own.
 IS_OVERLAY = bool(os.environ.get("NODES_OVERLAY"))
 # These have a cluster of another kind, and run where they are named.
-collect_ignore = [Path(file).name for file in (*OWN_NODES, *INSIDE, *VERSIONS, "test_overlay.py")]
+collect_ignore = [Path(file).name for file in (*OWN_NODES, *INSIDE, *APART, "test_overlay.py")]
 LEFT_OUT_BECAUSE = "HOMEPORT_LEFT_OUT_BECAUSE"  # a file for the reason
 # Of nodes where the volume is mounted.
 SELECTOR = {"homeport.dev/gluster": "ready"}

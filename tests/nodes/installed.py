@@ -97,9 +97,9 @@ def run(folder: Path, command: str, kubeconfig: Path) -> str:
     return done.stdout
 
 
-def commands(site: Mapping[str, str]) -> Sequence[str]:
-    """The page's, with a site's values in the first one."""
-    first, *others = blocks("Small: one node")
+def commands(site: Mapping[str, str], title: str = "Small: one node") -> Sequence[str]:
+    """Those of a section of the page, with a site's values in the first one."""
+    first, *others = blocks(title)
     for name, value in site.items():
         first, count = re.subn(rf"^{name}=.*$", f"{name}={value}", first, flags=re.MULTILINE)
         assert count == 1, f"the page's first block has no line {name}"

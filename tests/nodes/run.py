@@ -17,7 +17,7 @@ from pathlib import Path
 from deploy.testcluster import binaries
 from deploy.testcluster.nodes import images, products
 from tests.image import build
-from tests.lanes import INSIDE, LEFT_OUT, NODES, OVERLAY, OWN_NODES, QUIET, VERSIONS
+from tests.lanes import APART, INSIDE, LEFT_OUT, NODES, OVERLAY, OWN_NODES, QUIET
 from tests.nodes.conftest import LEFT_OUT_BECAUSE
 from tests.nodes.installed import IMAGE
 from tests.nodes.left import of_network, of_nodes, packet_filters
@@ -93,7 +93,7 @@ def main() -> int:
         if words:
             code = run(*words)
         else:
-            apart = [(file,) for file in VERSIONS]
+            apart = [(file,) for file in APART]
             calls = [(tests, "") for tests in (OWN_NODES, INSIDE, *apart, NODES)]
             calls.append((OVERLAY, "yes"))
             code = max(run(*QUIET, *tests, NODES_OVERLAY=is_so) for tests, is_so in calls)

@@ -15,6 +15,7 @@ from tests.tools import servers
 
 POSTGRES = "docker.io/library/postgres:17"
 REDIS = "docker.io/library/redis:7.4"
+NGINX = "registry.example/nginx:1"
 _USER = "999"
 _ENTRYPOINT = """#!/bin/sh
 set -eu
@@ -39,10 +40,7 @@ def archive(folder: Path) -> Path:
         shutil.copytree(tree, root / tree.relative_to("/"), symlinks=False, dirs_exist_ok=True)
     (root / "usr/bin").mkdir(exist_ok=True)
     shutil.copy2(redis, root / "usr/bin/redis-server")
-    for library in _libraries([*programs.iterdir(), redis]):
-        target = root / library.relative_to("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(library, target)
+    _add_libraries(root, [*programs.iterdir(), redis])
     (root / "etc").mkdir()
     (root / "etc/passwd").write_text(
         f"root:x:0:0::/root:/bin/sh\npostgres:x:{_USER}:{_USER}::/var/lib/postgresql:/bin/sh\n"
@@ -58,6 +56,26 @@ def archive(folder: Path) -> Path:
         folder / "servers.tar",
         [Image(POSTGRES, layers, started_by), Image(REDIS, layers, {"Env": [path], "User": _USER})],
     )
+
+
+def nginx(folder: Path) -> Path:
+    """Debian's, in an archive of its own: `NGINX`, which is told its configuration."""
+    root = folder / "nginx"
+    for place in ("usr/sbin", "var/log/nginx", "var/lib/nginx"):
+        (root / place).mkdir(parents=True)
+        (root / place).chmod(0o777)
+    program = Path(servers.find_program("nginx", "nginx-light", "/usr/sbin"))
+    shutil.copy2(program, root / "usr/sbin/nginx")
+    _add_libraries(root, [program])
+    layers = [debian(), pack(root, folder / "nginx.layer")]
+    return write(folder / "nginx.tar", [Image(NGINX, layers, {"Entrypoint": ["/usr/sbin/nginx"]})])
+
+
+def _add_libraries(root: Path, programs: Iterable[Path]) -> None:
+    for library in _libraries(programs):
+        target = root / library.relative_to("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(library, target)
 
 
 def _zones() -> Path:

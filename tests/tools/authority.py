@@ -24,8 +24,8 @@ class Authority:
 
     def _sign(self, name: str, key: Any, *, is_ca: bool = False) -> bytes:
         now = datetime.now(UTC)
-        # This machine, as it is reached here and by pods of the embedded cluster.
-        places = [ipaddress.ip_address(one) for one in ("127.0.0.1", "10.244.0.1")]
+        # This machine, as it is reached here, by pods of the embedded cluster, and by those of real nodes.
+        places = [ipaddress.ip_address(one) for one in ("127.0.0.1", "10.244.0.1", "10.98.0.1")]
         certificate = (
             x509.CertificateBuilder()
             .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))

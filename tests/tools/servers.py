@@ -1,6 +1,6 @@
 """Real servers for tests: PostgreSQL, Redis and an S3 server, each in a folder of its own.
 
-They listen on loopback only and end with their context. PostgreSQL refuses to run as root, so root
+They listen on loopback, unless they are told another address, and end with their context. PostgreSQL refuses to run as root, so root
 starts it as `nobody`.
 """
 
@@ -39,9 +39,9 @@ def find_program(name: str, package: str, *places: str) -> str:
     return found
 
 
-def answers(port: int) -> bool:
+def answers(port: int, host: str = "127.0.0.1") -> bool:
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1):
+        with socket.create_connection((host, port), timeout=1):
             return True
     except OSError:
         return False
@@ -238,22 +238,22 @@ def build_s3() -> Path:
 
 
 @contextmanager
-def s3(folder: Path) -> Iterator[dict[str, str]]:
+def s3(folder: Path, host: str = "127.0.0.1") -> Iterator[dict[str, str]]:
     """An S3 server that checks signatures; the settings and credentials that lead to its bucket."""
     program, port = build_s3(), free_port()
     for name in ("objects", "metadata"):
         (folder / name).mkdir(parents=True)
     access = {"AWS_ACCESS_KEY_ID": "homeport", "AWS_SECRET_ACCESS_KEY": "a secret of the tests"}
-    command = [str(program), "--quiet", "--port", f"127.0.0.1:{port}"]
+    command = [str(program), "--quiet", "--port", f"{host}:{port}"]
     command += ["--access", access["AWS_ACCESS_KEY_ID"]]
     command += ["--secret", access["AWS_SECRET_ACCESS_KEY"]]
     command += ["posix", "--sidecar", str(folder / "metadata"), str(folder / "objects")]
-    with running(command, folder.with_suffix(".log"), lambda: answers(port)):
+    with running(command, folder.with_suffix(".log"), lambda: answers(port, host)):
         # A folder of the top level is a bucket.
         (folder / "objects" / "homeport").mkdir()
         yield {
             "S3_BUCKET": "homeport",
-            "S3_ENDPOINT": f"http://127.0.0.1:{port}",
+            "S3_ENDPOINT": f"http://{host}:{port}",
             "S3_REGION": "us-east-1",
             **access,
         }
