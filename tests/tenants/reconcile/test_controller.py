@@ -392,7 +392,7 @@ async def test_the_clusters_quota_follows_the_row(room: Room):
     wanted = {"requests.cpu": "500m", "requests.nvidia.com/gpu": "1", "services.nodeports": "2"}
     assert hard(room).items() >= {**wanted, "requests.memory": "16Gi"}.items()
     record = f"PATCH {room.namespace}"
-    assert room.writes()[before:] == [record, "PATCH homeport"]
+    assert sorted(room.writes()[before:]) == ["PATCH homeport", record]  # in one look or two
     assert (room.tenant.reason_text, room.tenant.observed_used["gpu"]) == ("", 2)
     # It was wished for: nobody's change was put right.
     rows = await room.rows()
