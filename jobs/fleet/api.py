@@ -1,8 +1,10 @@
 """REST of the nodes, of the queue, and of what a doctor found."""
 
 import json
+from datetime import datetime
 from typing import Any
 
+from django.utils.timezone import now
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -21,10 +23,13 @@ from jobs.kinds.answers import PlacedSerializer, ReasonSerializer
 from jobs.kinds.registry import KINDS
 from jobs.models import Node
 from jobs.rules.check_results import parse_results
+from jobs.scheduling.guards import read_suspicious_nodes
 from jobs.scheduling.models import NodeHold
 from jobs.workloads.queue_place import place_json
 from portal import quantity
+from portal.catalog import known_pools
 from portal.errors import Refused
+from portal.pools import pool_of
 from portal.web.permissions import AdminsOnly
 from portal.web.rest import Pagination
 from tenants.authentication import caller
@@ -87,6 +92,12 @@ class NodeSerializer(serializers.Serializer[Any]):
     taints = TaintSerializer(many=True)
     conditions = ConditionSerializer(many=True)
     hold = HoldSerializer(allow_null=True, help_text="an admin wants it empty from a time on")
+    pool = serializers.CharField(
+        help_text="of the catalog's; `default` is all that no other one has"
+    )
+    avoided_until = serializers.DateTimeField(
+        allow_null=True, help_text="nothing new starts there, for trainings died on it"
+    )
 
 
 def amounts_json(amounts: dict[str, int]) -> dict[str, Any]:
@@ -114,7 +125,14 @@ def gpu_user_json(user: GpuUser) -> dict[str, Any]:
     }
 
 
-def node_json(node: Node, gpu_users: list[GpuUser], hold: NodeHold | None) -> dict[str, Any]:
+def node_json(
+    node: Node,
+    gpu_users: list[GpuUser],
+    *,
+    hold: NodeHold | None,
+    pool: str,
+    avoided_until: datetime | None,
+) -> dict[str, Any]:
     """One node as REST shows it."""
     gpu = meter(node, "gpu")
     return {
@@ -131,6 +149,8 @@ def node_json(node: Node, gpu_users: list[GpuUser], hold: NodeHold | None) -> di
         "taints": node.taints,
         "conditions": node.conditions,
         "hold": hold_json(hold),
+        "pool": pool,
+        "avoided_until": avoided_until,
     }
 
 
@@ -143,9 +163,20 @@ class NodeListView(APIView):
         nodes = paginator.paginate_queryset(Node.objects.order_by("name"), request) or []
         gpu_users = GpuUsers(request.user, nodes)
         holds = NodeHold.objects.in_bulk([node.name for node in nodes])
-        return paginator.get_paginated_response(
-            [node_json(node, gpu_users.of(node), holds.get(node.name)) for node in nodes]
-        )
+        suspicious = read_suspicious_nodes(now())
+        avoided = {one.name: one.until for one in suspicious if one.is_avoided}
+        pools = known_pools()
+        found = [
+            node_json(
+                node,
+                gpu_users.of(node),
+                hold=holds.get(node.name),
+                pool=pool_of(node.labels, pools).name,
+                avoided_until=avoided.get(node.name),
+            )
+            for node in nodes
+        ]
+        return paginator.get_paginated_response(found)
 
 
 class PlaceSerializer(PlacedSerializer):

@@ -186,7 +186,11 @@ def test_a_node_on_which_trainings_die_is_avoided_until_an_admin_uses_it_again(
         die(tenant, "gpu-01")
         die(tenant, "gpu-02")
     assert {one.name for one in node_capacities() if not one.is_open} == {"gpu-01"}
-    until = f"{timezone.now() + timedelta(minutes=59):%H:%M}"
+    died_at = Replica.objects.filter(node="gpu-01").latest("finished_at").finished_at
+    until = f"{died_at + timedelta(hours=1):%H:%M}"
+    places = {one["name"]: one for one in rest(scene.alice.owner, "/api/v1/nodes/")["results"]}
+    assert places["gpu-01"]["avoided_until"][:13] == f"{died_at + timedelta(hours=1):%Y-%m-%dT%H}"
+    assert (places["gpu-02"]["avoided_until"], places["gpu-02"]["pool"]) == (None, "default")
     told = read(scene.alice.owner, everybody)
     assert f"Avoided until {until} UTC" in told.text
     assert "3 trainings of 2 people ended here within 30 minutes" in told.text
