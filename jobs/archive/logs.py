@@ -74,7 +74,7 @@ class Piece:
                 f"{self.skipped_bytes} bytes are not in the object store any more; "
                 "perhaps a backup without them was restored"
             )
-        why = ", as the log volume was full" if self.is_of_full_volume else ""
+        why = ", as a volume was full" if self.is_of_full_volume else ""
         return f"{self.skipped_bytes} bytes were skipped here{why}"
 
 

@@ -65,7 +65,7 @@ def test_gaps_are_shown_as_one_line_each(job: Workload) -> None:
     assert log.read(0, 100) == b"first\nhalf a line\nend"
     assert [piece.skipped_bytes for piece in log.pieces(8, 12)] == [4]
     full = replace(log, was_volume_full=True)
-    assert whole(full.text()).endswith(b" 10 bytes were skipped here, as the log volume was full\n")
+    assert whole(full.text()).endswith(b" 10 bytes were skipped here, as a volume was full\n")
 
 
 @pytest.mark.parametrize("gone", [{1, 2}, {2, 3}, {1}, {1, 2, 3}])
