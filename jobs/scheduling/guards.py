@@ -21,6 +21,7 @@ from jobs.rules.queue.guards import (
     suspicious_nodes,
 )
 from jobs.rules.reasons import clip
+from jobs.rules.states import WorkloadState
 from portal.catalog import known_pools
 from portal.pools import pool_of
 
@@ -41,6 +42,8 @@ def read_guarded_images(
 ) -> Sequence[GuardedImage]:
     """Images that one workload at a time may try. One query where no pull has failed, else four.
 
+    Who can pull an image is asked of all namespaces, as those that cannot must not stop it for all.
+
     Args:
         wanted: only of these images; None: of all.
     """
@@ -48,15 +51,14 @@ def read_guarded_images(
     if not failures:
         return ()
     images = {one.image for one in failures}
-    since = min(one.at for one in failures)
+    since = min(one.since for one in failures)
     recent = Workload.objects.filter(admitted_at__gt=now - PULLS_WITHIN).order_by("admitted_at")
     tried: dict[tuple[str, str], datetime] = {}
     for row in recent.only("image", "replicas", "tenant", "admitted_at"):
         for image in images.intersection(images_of(row).values()):
             if row.admitted_at is not None:
                 tried[image, str(row.tenant_id)] = row.admitted_at
-    tenants = {UUID(one.tenant_id) for one in failures}
-    return guarded_images(failures, _pulled(images, tenants, since), tried, now)
+    return guarded_images(failures, _pulled(images, since), tried, now)
 
 
 def _failures(now: datetime) -> list[PullFailure]:
@@ -70,12 +72,10 @@ def _failures(now: datetime) -> list[PullFailure]:
     return found
 
 
-def _pulled(
-    images: set[str], tenants: set[UUID], since: datetime
-) -> dict[tuple[str, str], datetime]:
+def _pulled(images: set[str], since: datetime) -> dict[tuple[str, str], datetime]:
     """When a pod with such an image last began to run, since then."""
     there = Q(finished_at__isnull=True) | Q(finished_at__gte=since)
-    rows = Workload.objects.filter(there, tenant__in=tenants).order_by()
+    rows = Workload.objects.filter(there).exclude(state=WorkloadState.QUEUED).order_by()
     users: dict[UUID, tuple[str, dict[str, str]]] = {}
     for row in rows.only("image", "replicas", "tenant"):
         roles = images_of(row)

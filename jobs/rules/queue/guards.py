@@ -40,6 +40,11 @@ class PullFailure:
     count: int
     detail: str
 
+    @property
+    def since(self) -> datetime:
+        """When the first of those that count may have failed: of several the last one's time alone is kept."""
+        return self.at if self.count == 1 else self.at - PULLS_WITHIN
+
 
 @dataclass(frozen=True)
 class GuardedImage:
@@ -76,7 +81,7 @@ def guarded_images(
     """Images that failed to be pulled three times in ten minutes, and have not been pulled since.
 
     They count for each namespace, as some have a secret for the registry, and for all namespaces when
-    two of them failed.
+    two of them failed and none has pulled it since the first failure.
 
     Args:
         failures: of the last `PULLS_COUNT_FOR`.
@@ -90,9 +95,14 @@ def guarded_images(
             since[key].append(one)
     failed = {key: ones for key, ones in since.items() if _is_thrice(ones)}
     spread = Counter(image for image, _ in failed)
+    first: dict[str, datetime] = {}
+    for (image, _), ones in failed.items():
+        first[image] = min(first.get(image, now), *(one.since for one in ones))
+    some_can = {image for (image, _), at in pulled.items() if image in first and at > first[image]}
     found: dict[Key, list[PullFailure]] = defaultdict(list)
     for (image, tenant_id), ones in failed.items():
-        found[image, tenant_id if spread[image] == 1 else ""] += ones
+        is_by_itself = spread[image] == 1 or image in some_can
+        found[image, tenant_id if is_by_itself else ""] += ones
     guards = []
     for (image, tenant_id), ones in found.items():
         latest = max(ones, key=lambda one: one.at)

@@ -48,6 +48,10 @@ IMAGES: dict[str, tuple[list[PullFailure], dict, dict, dict[str, float]]] = {
         [*THRICE, failed(4, 2, "u")], {}, {"t": 2, "u": 6}, {"t": 12}),
     "two namespaces failed, so it is all": (
         [*THRICE, failed(4, 3, "u")], {}, {"t": 2, "u": 6, "v": 7}, {"": 17}),
+    "two namespaces failed, and a third one pulled it since": (
+        [failed(9, 3), failed(10, 3, "u")], {"v": 1}, {"t": 2, "u": 6}, {"t": 12, "u": 16}),
+    "a third one pulled it before": (
+        [failed(9, 3), failed(10, 3, "u")], {"v": -1}, {"t": 2, "u": 6}, {"": 16}),
     "one of two has pulled it": ([*THRICE, failed(4, 3, "u")], {"t": 11}, {"t": 2, "u": 6}, {"u": 16}),
     "each image counts by itself": ([failed(0), failed(1), failed(2, image=Y)], {}, {}, {}),
 }
