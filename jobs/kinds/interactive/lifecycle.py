@@ -129,7 +129,8 @@ class InteractiveLifecycle(Lifecycle):
         if pod is not None:
             self._note_replacement(pod)
             facts = {"node": pod.node, "gpus": pod.gpus, "state": pod.replica_state}
-            self._set_replica(pod=pod.name, **facts)
+            began = pod.started_at or self.replica.started_at
+            self._set_replica(pod=pod.name, started_at=began, **facts)
             if self._note_ends(pod):
                 return
         elif self.replica.pod_uid:
