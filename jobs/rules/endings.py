@@ -117,7 +117,15 @@ DISRUPTIONS = frozenset(
 # What the cluster says of a replica when its node is to blame; nothing that a program's exit tells, and
 # nothing that somebody does on purpose.
 NODE_FAULTS = frozenset(
-    {"node_lost", "evicted_retrying", "evicted_memory", "evicted_pids", "node_full", "disrupted"}
+    {
+        "node_lost",
+        "evicted_retrying",
+        "evicted_memory",
+        "evicted_pids",
+        "node_full",
+        "gpu_device",
+        "disrupted",
+    }
 )
 
 

@@ -24,7 +24,7 @@ from jobs.kinds.training.decision import Outcome
 from jobs.kinds.training.recycling import RecycledLifecycle
 from jobs.kinds.training.replicas import is_server
 from jobs.kinds.training.spec import longest_grace_s
-from jobs.rules import patterns, reasons, restarts, waits
+from jobs.rules import endings, patterns, reasons, restarts, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.restarts import Cause, ReplicaEnd
 from jobs.rules.states import IDLE_STATES, WorkloadState
@@ -340,9 +340,9 @@ class TrainingLifecycle(RecycledLifecycle):
         return 0 if since is None else max(0, int((until - since).total_seconds()))
 
     def _forget_unstarted(self) -> None:
-        """Of an attempt that is over, what never ran leaves nothing."""
+        """Of an attempt that is over, what never ran leaves nothing, unless its node is to blame."""
         for row in self.situation.current:
-            if row.started_at is None:
+            if row.started_at is None and row.reason_code not in endings.NODE_FAULTS:
                 del self.replicas[row.key]
 
     # --- suspend and resume ---

@@ -1,7 +1,7 @@
 """The node of a simulated cluster: a scheduler and a kubelet, under which pods live as a test says.
 
 Each pod has a `Life`. Of those that end by themselves: `ok`, `hang`, `fail`, `oom`, `evict`, `image`,
-`unplaced`. Of those that serve (their container is `app`): `mute` (runs, never answers), `crash` (ends
+`refused` (by its node), `unplaced`. Of those that serve (their container is `app`): `mute` (runs, never answers), `crash` (ends
 again and again), `full` (a volume), `image`, `unplaced`, `evict`; by any other name it serves.
 """
 
@@ -146,6 +146,9 @@ class Kubelet(ABC):
         elif life.kind == "image":
             waiting = {"reason": "ErrImagePull", "message": "no such tag"}
             status["containerStatuses"] = [{"name": name, "state": {"waiting": waiting}}]
+        elif life.kind == "refused":
+            status["phase"], status["reason"] = "Failed", "UnexpectedAdmissionError"
+            status["message"] = "Allocate failed due to requested number of devices unavailable"
         elif status["phase"] == "Pending":
             status["phase"] = "Running"
             state = {"running": {"startedAt": self.stamp()}}
