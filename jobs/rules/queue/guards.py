@@ -158,7 +158,8 @@ def suspicious_nodes(
 ) -> list[SuspiciousNode]:
     """Nodes on which trainings of two people died three times in 30 minutes, for an hour from then on.
 
-    Those that were first are avoided: of each pool a tenth, at least one node, but never its last open one.
+    Those on which one died last are avoided: of each pool a tenth, at least one node, but never its last
+    open one. Those that are closed anyhow are avoided too, and take no other's place.
 
     Args:
         deaths: of the last `DEATHS_COUNT_FOR`.
@@ -176,30 +177,31 @@ def suspicious_nodes(
     sizes, avoided = Counter(pools.values()), Counter[str]()
     still_open = Counter(pool for name, pool in pools.items() if name not in closed)
     nodes = []
-    for _, last, near in sorted(told, key=lambda one: (one[0], one[1].node)):
-        pool = pools[last.node]
-        takes = int(last.node not in closed)
-        may_avoid = avoided[pool] < max(1, sizes[pool] // PART) and still_open[pool] > takes
-        if may_avoid:
+    # What still kills comes first: by its first death, that would be forgotten before the deaths end.
+    told.sort(key=lambda one: (-one[0].at.timestamp(), one[0].node))
+    for last, near in told:
+        pool, is_closed = pools[last.node], last.node in closed
+        has_place = avoided[pool] < max(1, sizes[pool] // PART) and still_open[pool] > 1
+        if has_place and not is_closed:
             avoided[pool] += 1
-            still_open[pool] -= takes
+            still_open[pool] -= 1
         people = len({one.owner_id for one in near})
         until = last.at + AVOIDED_FOR
-        nodes.append(SuspiciousNode(last.node, pool, until, len(near), people, may_avoid))
+        is_avoided = is_closed or has_place
+        nodes.append(SuspiciousNode(last.node, pool, until, len(near), people, is_avoided))
     return nodes
 
 
 def _suspicion(
     deaths: Sequence[NodeDeath], now: datetime
-) -> tuple[datetime, NodeDeath, list[NodeDeath]] | None:
-    """Since when the node has been suspicious, and the last death that made it so, with those near it."""
-    found = None
-    for last in deaths:
+) -> tuple[NodeDeath, list[NodeDeath]] | None:
+    """The last death that made the node suspicious, with those near it; `deaths`: the latest one last."""
+    for last in reversed(deaths):
         near = [one for one in deaths if last.at - DEATHS_WITHIN <= one.at <= last.at]
         is_enough = len(near) >= THRICE and len({one.owner_id for one in near}) >= PEOPLE
         if is_enough and now < last.at + AVOIDED_FOR:
-            found = (found[0] if found else last.at, last, near)
-    return found
+            return last, near
+    return None
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,10 @@ async def test_new_work_keeps_off_a_node_on_which_trainings_of_two_people_died(
     spare["metadata"] = {"name": "spare", "namespace": ""}
     spare["status"]["allocatable"]["nvidia.com/gpu"] = "2"
     world.sim.put(spare)
-    lives = ("evict", "evict", "evict", "hang")
+    lives = ("evict", "refused", "evict", "hang")
     world.sim.lives = {"worker-0": [Life(kind) for kind in lives]}
-    rows = [await world.submit(owner=name) for name in ("alice", "bob", "alice")]
+    policy: Any = {"retries": 1, "restart_policy": "exit_code"}
+    rows = [await world.submit(owner=name, **policy) for name in ("alice", "bob", "alice")]
     for row in rows:
         await world.until(lambda job: (job.attempt, job.state) == (2, "running"), of=row)
     assert [await avoids(world, row) for row in rows][-1]

@@ -137,14 +137,20 @@ NODES: dict[str, tuple[Sequence[NodeDeath], dict, dict, float, Found]] = {
     "and three died again": (
         [*THREE, *on("n1", 40, 41, 42)], POOLS, {"n1": at(35)}, 43, {"n1": (102, 3, 3, True)}),
     "it is gone": (on("gone", 0, 1, 2), POOLS, {}, 31, {}),
-    "one of nineteen, the first": (
-        [*THREE, *on("n2", 0, 10, 29)], POOLS, {}, 31, {"n2": (89, 3, 3, True), "n1": (90, 3, 3, False)}),
+    "one of nineteen, the last": (
+        [*on("n2", 0, 10, 29), *THREE], POOLS, {}, 31, {"n1": (90, 3, 3, True), "n2": (89, 3, 3, False)}),
+    "the first still kills when its first deaths are forgotten": (
+        [died(n, "ab"[n // 10 % 2]) for n in range(10, 70, 10)] + on("n2", 0, 20, 29), POOLS, {}, 81,
+        {"n1": (120, 4, 2, True), "n2": (89, 3, 3, False)}),
+    "a closed one takes no other's place": (
+        [*on("n2", 0, 10, 29), *on("closed", 0, 10, 30)], POOLS | {"closed": "p"}, {}, 31,
+        {"closed": (90, 3, 3, True), "n2": (89, 3, 3, True)}),
     "two of twenty": (
         [*THREE, *on("n2", 0, 10, 29), *on("n3", 9, 20, 31)], TWENTY, {}, 31,
-        {"n2": (89, 3, 3, True), "n1": (90, 3, 3, True), "n3": (91, 3, 3, False)}),
+        {"n3": (91, 3, 3, True), "n1": (90, 3, 3, True), "n2": (89, 3, 3, False)}),
     "each pool by itself": (
         [*THREE, *on("m0", 0, 10, 29), *on("m1", 0, 10, 28)], POOLS, {}, 31,
-        {"m1": (88, 3, 3, True), "m0": (89, 3, 3, False), "n1": (90, 3, 3, True)}),
+        {"n1": (90, 3, 3, True), "m0": (89, 3, 3, True), "m1": (88, 3, 3, False)}),
     "the only one of its pool": (on("alone", 0, 1, 2), POOLS, {}, 31, {"alone": (62, 3, 3, False)}),
     "the only open one of its pool": (
         on("m0", 0, 1, 2), {"m0": "q", "closed": "q"}, {}, 31, {"m0": (62, 3, 3, False)}),
