@@ -46,7 +46,7 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "image_guarded": (
         (
-            "{image} could not be pulled three times within ten minutes (“{detail}”); one training tries it "
+            "{image} could not be pulled three times within {window}; one workload tries it "
             "every ten minutes, next at {at}"
         ),
         "Starts when a pod with it runs. Check the image's name and tag, or the registry and its secret.",

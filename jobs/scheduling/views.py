@@ -16,7 +16,11 @@ from django.views.decorators.http import require_http_methods
 from jobs.models import Workload
 from jobs.places import NodeReservation
 from jobs.scheduling import actions
-from jobs.scheduling.guards import read_guarded_images, read_suspicious_nodes
+from jobs.scheduling.guards import (
+    read_guarded_images,
+    read_suspicious_nodes,
+    read_wanted_images,
+)
 from jobs.scheduling.models import HOUR_S, NodeHold, Scheduling
 from portal import quantity
 from portal.catalog import borrowing, known_pools, max_duration_s
@@ -118,12 +122,12 @@ def _effects(chosen: Scheduling) -> dict[str, str]:
 def _guards() -> dict[str, str]:
     """What the guards do now."""
     now = timezone.now()
-    images = sorted({one.image for one in read_guarded_images(now)})
+    images = sorted({one.image for one in read_guarded_images(now, read_wanted_images(now))})
     avoided = [one for one in read_suspicious_nodes(now) if one.is_avoided]
     tried = ngettext(
-        "%(names)s could not be pulled three times within ten minutes: one training tries it every ten "
+        "%(names)s could not be pulled three times within ten minutes: one workload tries it every ten "
         "minutes, and the others wait.",
-        "%(names)s could not be pulled three times within ten minutes: one training tries each of them "
+        "%(names)s could not be pulled three times within ten minutes: one workload tries each of them "
         "every ten minutes, and the others wait.",
         len(images),
     ) % {"names": ", ".join(images)}

@@ -30,7 +30,7 @@ from jobs.rules.queue.holds import answer_beside, closed, held_before
 from jobs.rules.queue.state import LOW, UNKNOWN
 from jobs.rules.queue.times import seconds_of
 from jobs.rules.states import WorkloadState
-from jobs.scheduling.guards import read_suspicious_nodes
+from jobs.scheduling.guards import images_of, read_guarded_images, read_suspicious_nodes
 from jobs.scheduling.models import NodeHold
 from portal.catalog import get_catalog
 from portal.pools import DEFAULT
@@ -99,6 +99,8 @@ def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
     answer = replace(answer, field=kind.request_field(answer.field))
     if tenant.closed and answer.kind != "never":
         return _closed(answer, tenant)
+    if answer.kind != "never" and (guarded := _guarded(spec, tenant)):
+        return guarded
     ahead = _waiting_count(tenant)
     if answer.kind == "now" and ahead:
         return replace(
@@ -108,6 +110,13 @@ def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
             text=f"Fits, but is queued behind {ahead} of your workloads.",
         )
     return answer if answer.text else replace(answer, text="Fits now.")
+
+
+def _guarded(spec: WorkloadSpec, tenant: Tenant) -> Fit | None:
+    """Why its image keeps it waiting; None: it does not."""
+    now, images = timezone.now(), set(images_of(Workload(**columns_of(spec))).values())
+    found = Guards(images=read_guarded_images(now, images))
+    return found.wait_of(images, str(tenant.pk), now)
 
 
 def _ends_s(kind: WorkloadKind, spec: WorkloadSpec) -> int:

@@ -52,20 +52,24 @@ class GuardedImage:
 
     Attributes:
         tenant_id: in whose namespace; empty: in all.
+        details: what was said last, by the id of the tenant in whose namespace: what one is told of a
+            registry is nothing for others.
         tries_from: the next one may start then.
     """
 
     image: str
     tenant_id: str
-    detail: str
+    details: Mapping[str, str]
     tries_from: datetime
 
     def covers(self, images: Collection[str], tenant_id: str) -> bool:
         return self.image in images and self.tenant_id in ("", tenant_id)
 
-    def wait_until(self, at: datetime) -> Fit:
-        """What the others are told, of which one tries it then."""
-        facts = {"image": self.image, "detail": self.detail, "at": f"{at:%H:%M} UTC"}
+    def wait_until(self, at: datetime, tenant_id: str) -> Fit:
+        """What others of this namespace are told when one tries it then."""
+        detail = self.details.get(tenant_id)
+        window = f"ten minutes (“{detail}”)" if detail else "ten minutes"
+        facts = {"image": self.image, "window": window, "at": f"{at:%H:%M} UTC"}
         return Fit("later", IMAGE_GUARDED, reasons.make(IMAGE_GUARDED, **facts).text)
 
 
@@ -105,12 +109,12 @@ def guarded_images(
         found[image, tenant_id if is_by_itself else ""] += ones
     guards = []
     for (image, tenant_id), ones in found.items():
-        latest = max(ones, key=lambda one: one.at)
+        details = {one.tenant_id: one.detail for one in sorted(ones, key=lambda one: one.at)}
         tries = [
             at for (of, whose), at in tried.items() if of == image and tenant_id in ("", whose)
         ]
         tries_from = max(tries) + PULLS_WITHIN if tries else now
-        guards.append(GuardedImage(image, tenant_id, latest.detail, tries_from))
+        guards.append(GuardedImage(image, tenant_id, details, tries_from))
     return guards
 
 
@@ -226,12 +230,12 @@ class Guards:
         found = self.of(images, tenant_id)
         if not found or found[0].tries_from <= now:
             return None
-        return found[0].wait_until(found[0].tries_from)
+        return found[0].wait_until(found[0].tries_from, tenant_id)
 
     def tried(self, images: Collection[str], tenant_id: str, now_s: int) -> Fit:
         """What such a workload is told when another one tries its image from now on."""
         at = datetime.fromtimestamp(now_s, UTC) + PULLS_WITHIN
-        return self.of(images, tenant_id)[0].wait_until(at)
+        return self.of(images, tenant_id)[0].wait_until(at, tenant_id)
 
     def trials_of(self, images: Collection[str], tenant_id: str) -> tuple[str, ...]:
         """See `QueuedWorkload.trials`."""

@@ -15,7 +15,7 @@ from tests.jobs.engine.world import ROLE, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TOLD = (
-    "python:3.11-slim could not be pulled three times within ten minutes (“not found”); one training tries "
+    "python:3.11-slim could not be pulled three times within ten minutes (“not found”); one workload tries "
     "it every ten minutes, next at 12:{:02} UTC"
 )
 

@@ -68,9 +68,10 @@ def test_when_an_image_is_guarded(case: str) -> None:
     }
 
 
-GUARD = GuardedImage(X, "t", "not found", at(20))
+GUARD = GuardedImage(X, "t", {"t": "not found"}, at(20))
+DETAIL = " (“not found”)"
 TOLD = (
-    "registry/x:1 could not be pulled three times within ten minutes (“not found”); one training tries it "
+    "registry/x:1 could not be pulled three times within ten minutes{}; one workload tries it "
     "every ten minutes, next at {} UTC"
 )
 
@@ -79,15 +80,16 @@ def test_one_tries_it_and_the_others_wait_with_its_message_and_hold_up_nobody() 
     line = [queued("a", 0, cpu=1, images=(X,)), queued("b", 1, cpu=1, images=(Y, X))]
     line += [queued("c", 2, cpu=1, images=(X,), tenant="u"), queued("d", 3, cpu=1, images=(Y,))]
     waiting = QueueSnapshot(line, HEADROOM, [PLENTY], guards=Guards(images=[GUARD]))
-    for now, others in ((19, dict.fromkeys("ab", TOLD.format("12:20"))), (20, {})):
+    for now, others in ((19, dict.fromkeys("ab", TOLD.format(DETAIL, "12:20"))), (20, {})):
         looked = look(waiting, at(now))
         told = {one.queued.workload_id: one.fit.text or one.fit.kind for one in looked.decisions}
-        rest = others or {"a": "now", "b": TOLD.format("12:30")}
+        rest = others or {"a": "now", "b": TOLD.format(DETAIL, "12:30")}
         assert told == {**rest, "c": "now", "d": "now"}
         assert not others or looked.look_at == at(20)
     everywhere = replace(waiting, guards=Guards(images=[replace(GUARD, tenant_id="")]))
-    told = {one.queued.workload_id: one.fit.kind for one in look(everywhere, at(20)).decisions}
-    assert told == {"a": "now", "b": "later", "c": "later", "d": "now"}
+    told = {one.queued.workload_id: one.fit.text for one in look(everywhere, at(20)).decisions}
+    waits = {"b": TOLD.format(DETAIL, "12:30"), "c": TOLD.format("", "12:30")}
+    assert told == {"a": "", **waits, "d": ""}, "what t's registry said is nothing for u"
 
 
 def test_one_that_stops_low_for_it_is_the_one_that_tries_it() -> None:

@@ -15,7 +15,7 @@ from jobs.rules.waits import WaitingPod, most_specific, reason_of_wait
 
 FACTS = (
     "text detail who node image cause number most waited exit_code limit name hint deadline count "
-    "namespace why program times pool at"
+    "namespace why program times pool window at"
 )
 
 

@@ -46,8 +46,12 @@ def test_an_admin_changes_the_switches(
     assert "No image failed to be pulled three times" in page
     text = 'Failed to pull image "x:1": not found'
     event = {"at": timezone.now(), "reason": "Failed", "message": text, "count": 3}
-    make_job(alice, state="starting").events.create(uid="e", **event)
-    assert "x:1 could not be pulled three times" in admin.get(PAGE).content.decode()
+    helper = 'Failed to pull image "homeport:2": not found'
+    make_job(alice, state="starting").events.create(uid="h", **{**event, "message": helper})
+    make_job(alice, state="starting", image="x:1").events.create(uid="e", **event)
+    page = admin.get(PAGE).content.decode()
+    assert "x:1 could not be pulled three times" in page
+    assert "homeport:2" not in page, "nobody asks for it"
     for fair, aging, text in (
         ("maybe", "3h", "is none of on, off"),
         ("on", "soon", "Enter a time"),

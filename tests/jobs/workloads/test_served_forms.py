@@ -120,8 +120,18 @@ def test_the_panel_tells_at_once_whether_it_fits(
     settings.NODE_SELECTOR = {"homeport.dev/gluster": "ready"}
     assert "Fits now" not in panel(), "no node has the label"
     settings.NODE_SELECTOR = {}
-    make_service(alice)
+    service = make_service(alice)
     assert "Will be queued Fits, but is queued behind 1 of your workloads." in panel()
+    text = f'(combined from similar events): Failed to pull image "{service.image}": not found'
+    event = {"at": now(), "reason": "Failed", "message": text, "count": 3}
+    failed = service.events.create(uid="e", **event)
+    told = (
+        f"Will be queued {service.image} could not be pulled three times within ten minutes (“not"
+    )
+    assert told not in panel(), "it may be tried at once"
+    Workload.objects.update(admitted_at=now())
+    assert told in panel()
+    failed.delete()
     alice.observed_used = {"cpu": 7500, "memory": 0, "gpu": 0, "pods": 1, "nodeports": 4}
     alice.save()
     assert "Will be queued Waiting for quota: needs" in panel()
