@@ -6,6 +6,7 @@ import json
 import re
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from asgiref.sync import async_to_sync, sync_to_async
 from asgiref.testing import ApplicationCommunicator
@@ -75,7 +76,8 @@ async def _close(socket: ApplicationCommunicator) -> None:
 
 def changes() -> dict[str, Any]:
     """Each call that changes something: its status, what the trail says, what admins' pages hear."""
-    found = async_to_sync(_changes)()
+    with patch("tenants.live_socket.PAUSE_S", 0):
+        found = async_to_sync(_changes)()
     client = Client(HTTP_HOST="localhost")
     client.force_login(User.objects.get(username="watcher"))
     page = client.get("/admin/audit/").content.decode()
@@ -99,20 +101,19 @@ async def _changes() -> dict[str, Any]:
         key = f"{method} /{our_routes()[name].path}" + ("" if made.verb else " (refused)")
         found[key] = await sync_to_async(_change)(name, method, made)
         await live.achanged("mark", key, 0, "")
-    heard: list[dict[str, Any]] = []
-    while True:
-        frame = await _frame(socket)
-        if frame["kind"] != "mark":
-            row = {**frame, "id": "<id>", "revision": type(frame["revision"]).__name__}
-            if row not in heard:
-                heard.append(row)
-        elif frame["id"]:
-            found[frame["id"]]["frames"] = sorted(heard, key=str)
-            heard = []
-        if frame["id"] == key:
-            break
+        found[key]["frames"] = await _heard_before(socket, key)
     await _close(socket)
     return found
+
+
+async def _heard_before(socket: ApplicationCommunicator, mark: str) -> list[dict[str, Any]]:
+    """What was told since the last mark. Two changes of one thing are one frame where nobody reads in between."""
+    heard: list[dict[str, Any]] = []
+    while (frame := await _frame(socket))["id"] != mark:
+        row = {**frame, "id": "<id>", "revision": type(frame["revision"]).__name__}
+        if frame["kind"] != "mark" and row not in heard:
+            heard.append(row)
+    return sorted(heard, key=str)
 
 
 def _trail(count: int) -> list[list[Any]]:
