@@ -183,8 +183,8 @@ def test_a_node_on_which_trainings_die_is_avoided_until_an_admin_uses_it_again(
     assert "No node is avoided" in read(scene.root, admins).text
     calm = read(scene.root, everybody).source
     for tenant in (scene.alice, scene.bob, scene.alice):
-        die(tenant, "gpu-01")
         die(tenant, "gpu-02")
+        die(tenant, "gpu-01")
     assert {one.name for one in node_capacities() if not one.is_open} == {"gpu-01"}
     died_at = Replica.objects.filter(node="gpu-01").latest("finished_at").finished_at
     until = f"{died_at + timedelta(hours=1):%H:%M}"
