@@ -145,7 +145,8 @@ class AdmissionPass:
         written: list[ChangedRow] | None = []
         if admissions or stops or kept is not None:
             ends = {one.workload_id: one.ends_by for one in queue.admitted}
-            written = await self._lease.commit(partial(write, admissions, now, kept, stops, ends))
+            known = partial(write, admissions, now, kept, stops, ends, queue.holds)
+            written = await self._lease.commit(known)
         if written is None:
             self._is_wanted = self._is_urgent = True
             return []
@@ -308,6 +309,7 @@ def write(
     kept: Kept | None = None,
     stops: Sequence[Preemption] = (),
     ends: Mapping[str, datetime | None] = MappingProxyType({}),
+    holds: Mapping[str, int] = MappingProxyType({}),
 ) -> list[ChangedRow] | None:
     """Writes each; a workload that cannot be rendered fails and stops no other.
 
@@ -318,14 +320,15 @@ def write(
         kept: what is kept from now on; None: what was before.
         stops: who is stopped from now on, and for whom.
         ends: by workload: when its room is free, as the look saw it.
+        holds: name of a node -> from when on it is held, as the look saw it.
 
     Returns:
-        None: something that holds room may stay longer than that by now, and nothing was written: what
-        would be kept is promised for too early a time.
+        None: something that holds room may stay longer than that by now, or nodes are held otherwise, and
+        nothing was written: what would be kept is promised for too early a time, or would start on a held node.
     """
+    if reservations.load_holds() != holds or (kept is not None and store.stays_longer(ends)):
+        return None
     if kept is not None:
-        if store.stays_longer(ends):
-            return None
         reservations.save(kept)
     queued: dict[UUID, WorkloadRow] = {}
     for first in range(0, len(admissions), _ROWS_AT_ONCE):

@@ -15,7 +15,7 @@ from django.db.models import F
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from jobs.models import Node, Replica, Workload
+from jobs.models import Node, ReconcilerLease, Replica, Workload
 from jobs.places import NodeClaim, NodeReservation
 from jobs.rules.queue.state import LOW
 from jobs.rules.states import FINAL_REPLICA_STATES, HOLDING_STATES, Desired, WorkloadState
@@ -152,6 +152,8 @@ def hold(
         Refused: 409, it ends the promise of another one.
     """
     policy.require(by, "administer")
+    # As the reconciler's commits do: what they promise or start is there to be read, or they see the hold.
+    ReconcilerLease.objects.select_for_update().first()
     holds = dict.fromkeys(nodes, from_at)
     moved = list(_moved(holds))
     if confirmed is not None and any(one.workload.pk not in confirmed for one in moved):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
+from jobs.engine.admission import write
 from jobs.models import Attempt, Replica, Workload
 from jobs.places import NodeReservation
 from jobs.scheduling import holds
@@ -95,6 +96,32 @@ async def test_a_hold_moves_a_promise_and_says_whose() -> None:
     assert (await held.nodes())["short"] == "node"
     assert (await world.row(endless)).state == "queued"
     assert "node is held from " in (await world.row(endless)).reason_text
+
+
+async def test_a_hold_that_comes_while_a_look_goes_on_is_seen_by_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The look has read no hold, and what it is about to start was in nobody's list."""
+    held = Held()
+    world = held.world
+    await held.submit("first", 8, "alice")
+    await world.until(lambda row: row.state == "running")
+    assert world.shift is not None
+    lease, moved = world.shift._lease, []
+    commit = lease.commit
+
+    async def commit_late(written: Any) -> Any:
+        if getattr(written, "func", None) is write and not moved:
+            moved.append(await held.hold("other", 600))
+        return await commit(written)
+
+    monkeypatch.setattr(lease, "commit", commit_late)
+    endless = await held.submit("endless", 8, "bob")
+    await world.rest(5)
+    assert (moved, held.stays) == ([[]], [])
+    row = await world.row(endless)
+    assert (row.state, row.plan) == ("queued", None)
+    assert "other is held from " in row.reason_text
 
 
 async def test_low_leaves_one_grace_before_and_what_else_runs_stays() -> None:

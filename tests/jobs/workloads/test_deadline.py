@@ -14,6 +14,7 @@ from jobs.places import NodeReservation
 from jobs.scheduling.models import NodeHold
 from tenants.models import AuditEntry, Tenant
 from tests.factories import make_job, make_tenant, make_user
+from tests.jobs.fleet.rows import make_node
 
 pytestmark = pytest.mark.django_db
 
@@ -96,13 +97,18 @@ def test_a_hold_is_not_outlasted(job: Workload, root: Client) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer at a time")
-def test_it_waits_for_what_is_being_promised(job: Workload, root: Client) -> None:
+@pytest.mark.parametrize("is_hold", [False, True], ids=["extension", "hold"])
+def test_it_waits_for_what_is_being_promised(job: Workload, root: Client, is_hold: bool) -> None:
     ReconcilerLease.objects.get_or_create(pk=1)
+    make_node("a")
     waits = make_job(make_tenant("bob"), state="queued")
 
-    def give_more() -> tuple[int, str]:
+    def ask() -> tuple[int, str]:
         try:
-            return give(root, job, 2 * HOUR_S)
+            if not is_hold:
+                return give(root, job, 2 * HOUR_S)
+            answer = root.post("/api/v1/holds/", {"node": "a"}, "application/json")
+            return answer.status_code, answer.json()["errors"][0]["code"]
         finally:
             connection.close()
 
@@ -111,7 +117,7 @@ def test_it_waits_for_what_is_being_promised(job: Workload, root: Client) -> Non
             ReconcilerLease.objects.update(renewed_at=timezone.now())
             room = [["a", [1, 1, 1, 1, 0]]]
             NodeReservation.objects.create(workload=waits, room=room, starts_at=job.ends_by)
-            asked = threads.submit(give_more)
+            asked = threads.submit(ask)
             with pytest.raises(TimeoutError):
                 asked.result(timeout=1)
         assert asked.result(timeout=10) == (409, "promised")
