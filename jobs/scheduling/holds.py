@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
@@ -15,6 +15,7 @@ from django.db.models import F
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from jobs.kinds.registry import KINDS
 from jobs.models import Node, ReconcilerLease, Replica, Workload
 from jobs.places import NodeClaim, NodeReservation
 from jobs.rules.queue.state import LOW
@@ -94,16 +95,28 @@ def lasting_on(holds: Mapping[str, datetime]) -> dict[str, list[Workload]]:
     return found
 
 
-def _moved(holds: Collection[str]) -> Iterator[MovedPromise]:
-    """Who has room kept on these nodes: a reservation stands on no node that is held."""
+def _moved(holds: Mapping[str, datetime]) -> Iterator[MovedPromise]:
+    """Who has room kept on these nodes and would outstay a hold, or might: nobody knows when it starts or ends."""
     for table in (NodeReservation, NodeClaim):
         rows = table.objects.filter(
             workload__state=WorkloadState.QUEUED, workload__desired=Desired.RUN
         )
         for row in rows.select_related("workload__owner", "workload__tenant"):
             starts_at = row.starts_at if isinstance(row, NodeReservation) else None
-            if any(name in holds for name, _size in row.room):
+            by = starts_at if isinstance(row, NodeReservation) else row.until
+            ends_by = _ends_by(row.workload, by)
+            times = [holds[name] for name, _size in row.room if name in holds]
+            if times and (ends_by is None or ends_by > min(times)):
                 yield MovedPromise(row.workload, starts_at)
+
+
+def _ends_by(waits: Workload, starts_at: datetime | None) -> datetime | None:
+    """When it has left its room if it starts by then; None: nobody knows."""
+    policy_of = waits.spec.get("run_policy") or {}
+    lasts_s = KINDS[waits.kind].lasts_s(policy_of, waits.spec.get("topology") or "", waits.replicas)
+    if starts_at is None or lasts_s is None:
+        return None
+    return starts_at + timedelta(seconds=lasts_s)
 
 
 def _by_time(moved: MovedPromise) -> tuple[bool, datetime, str]:

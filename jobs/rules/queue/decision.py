@@ -12,7 +12,7 @@ asked earlier loses anything by it.
 
 from collections import defaultdict
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from jobs.rules.queue.keeping import Preempting, earliest_s, plan
 from jobs.rules.queue.order import QueueOrder
@@ -136,14 +136,21 @@ class _Look:
                 self._found.ended.append((owner.workload_id, "obstacle"))
             elif any(
                 (i := self._room.index.get(name)) is None
-                or not self._room.may_be_kept(i, owner.workload_id)
+                or not self._room.may_be_kept(i, owner, self._now_s)
                 for name, _ in one.room
             ):
                 self._found.ended.append((owner.workload_id, "node"))
             elif self._quota_s(owner) > self._horizon_s(one.starts_at_s):
                 self._found.ended.append((owner.workload_id, "quota"))
             else:
-                self._keep_reservation(self._renewed(one, owner), owner)
+                self._take_up(self._renewed(one, owner), owner)
+
+    def _take_up(self, renewed: Reservation, owner: QueuedWorkload) -> None:
+        wanted = self._room.by_index(renewed.room)
+        if all(self._room.may_be_kept(i, owner, renewed.starts_at_s) for i in wanted):
+            self._keep_reservation(renewed, owner)
+        else:
+            self._found.ended.append((owner.workload_id, "node"))
 
     def _renewed(self, one: Reservation, owner: QueuedWorkload) -> Reservation:
         """The same with today's time; while that is unknown, another choice that has one."""
@@ -389,13 +396,13 @@ class _Look:
         """The pool where it can start soonest."""
         plans = []
         for pool in queued.pools:
-            found = plan(self._room, queued, self._groups_of(queued), pool)
+            promise_s = partial(self._promise_s, queued)
+            found = plan(self._room, queued, self._groups_of(queued), pool, promise_s)
             if found is None:
                 continue
-            starts_at_s, wanted = found
-            pools = {self._state.nodes[i].pool for i in wanted}
+            pools = {self._state.nodes[i].pool for i in found[1]}
             if not pools & (taken_pools or set()):
-                plans.append((self._promise_s(queued, wanted, starts_at_s), wanted))
+                plans.append(found)
         return min(plans, key=lambda one: one[0], default=None)
 
     # --- stopping `low` ---

@@ -4,7 +4,7 @@ The reservation is EASY backfilling's (Lifka, *The ANL/IBM SP Scheduling System*
 https://doi.org/10.1007/3-540-60153-8_35), with deadlines for run times and one owner for each pool.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jobs.rules.queue.room import Group, Room, Taken, fits, taking
 from jobs.rules.queue.state import (
@@ -34,9 +34,31 @@ def earliest_s(room: Room, wanted: Taken, owner: str) -> int:
 
 
 def plan(
-    room: Room, queued: QueuedWorkload, groups: Sequence[Group], pool: str
+    room: Room,
+    queued: QueuedWorkload,
+    groups: Sequence[Group],
+    pool: str,
+    promise_s: Callable[[Taken, int], int] = lambda _, at_s: at_s,
 ) -> tuple[int, Taken] | None:
-    """Where in this pool it can start soonest, and when, `low` apart; None: not even on empty nodes.
+    """Where in this pool it can start soonest, and when; None: not even on empty nodes.
+
+    Args:
+        promise_s: of nodes, and of the time when they are free but for `low`: when it starts at the latest.
+    """
+    by_s = room.now_s
+    while (found := _soonest(room, queued, groups, pool, by_s)) is not None:
+        free_s, taken = found
+        starts_at_s = promise_s(taken, free_s)
+        if all(room.may_be_kept(i, queued, starts_at_s) for i in taken):
+            return starts_at_s, taken
+        by_s = starts_at_s  # later than before: fewer of the held nodes are left each time
+    return None
+
+
+def _soonest(
+    room: Room, queued: QueuedWorkload, groups: Sequence[Group], pool: str, by_s: int
+) -> tuple[int, Taken] | None:
+    """Where and when, `low` apart, on nodes that are held no earlier than it ends if it starts by then.
 
     Nodes on which it would wait for unlimited work come last, the least of it first.
     """
@@ -45,7 +67,7 @@ def plan(
     for each, count, own_pool in groups:
         found: list[tuple[int, int, int, int]] = []  # when, unlimited GPUs, free GPUs, node
         for i, node in enumerate(room.nodes):
-            if node.pool != (own_pool or pool) or not room.may_be_kept(i, queued.workload_id):
+            if node.pool != (own_pool or pool) or not room.may_be_kept(i, queued, by_s):
                 continue
             if node.only_gpu and not each[0]:
                 continue

@@ -216,12 +216,12 @@ class Room:
         found, ends = self.changes(i, owner)
         return add(found, total(size for end_s, size in ends if end_s <= at_s))
 
-    def may_be_kept(self, i: int, owner: str) -> bool:
-        """Whether a reservation may stand on this node."""
+    def may_be_kept(self, i: int, owner: QueuedWorkload, starts_at_s: int) -> bool:
+        """Whether a reservation may stand on this node: held later than its owner ends that starts by then."""
         node = self.nodes[i]
-        if not node.is_open or node.hold_from_s != UNKNOWN:
+        if not node.is_open or min(UNKNOWN, starts_at_s + owner.lasts_s) > node.hold_from_s:
             return False
-        return i not in self.reserved or self.reserved[i].workload_id == owner
+        return i not in self.reserved or self.reserved[i].workload_id == owner.workload_id
 
     def open_to(self, i: int, queued: QueuedWorkload, ends_s: int, free: Size) -> Size | None:
         """What of a node's `free` it may take when it ends by then; None: nothing.

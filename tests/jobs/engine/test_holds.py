@@ -69,7 +69,7 @@ async def test_a_hold_moves_a_promise_and_says_whose() -> None:
     await held.submit("second", 6, "bob", deadline_s=3000)
     await world.until(lambda row: row.state == "running")
     assert await held.nodes() == {"first": "node", "second": "other"}
-    large = await held.submit("large", 8, "carol")
+    large = await held.submit("large", 8, "carol", deadline_s=3000)
     await world.rest(2)
     before = await NodeReservation.objects.aget()
     assert (before.workload_id, before.room[0][0]) == (large.pk, "node")
@@ -78,7 +78,11 @@ async def test_a_hold_moves_a_promise_and_says_whose() -> None:
     await world.rest(3)
     assert (await NodeReservation.objects.aget()).starts_at == before.starts_at
     await held.release("other")
-    assert await held.hold("node", 7200) == ["large"]
+    assert await held.hold("node", 7200) == [], "it has left by then"
+    await world.rest(3)
+    kept = await NodeReservation.objects.aget()
+    assert (kept.room, kept.starts_at) == (before.room, before.starts_at)
+    assert await held.hold("node", 3000) == ["large"]
     assert held.stays == [], "it ends before"
     await world.rest(3)
     after = await NodeReservation.objects.aget()

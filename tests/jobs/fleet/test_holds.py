@@ -60,7 +60,10 @@ def alice() -> Tenant:
     place(make_job(alice, name="over", state="succeeded"))
     waits = make_job(alice, name="large", state="queued")
     size = [8, 1000, 2**30, 1, 0]
-    NodeReservation.objects.create(workload=waits, room=[["gpu-01", size]], starts_at=now + HOUR)
+    kept = {"room": [["gpu-01", size]], "starts_at": now + HOUR}
+    NodeReservation.objects.create(workload=waits, **kept)
+    prompt = make_job(alice, name="prompt", state="queued", **LIMITED)
+    NodeReservation.objects.create(workload=prompt, **kept)
     return alice
 
 
@@ -76,9 +79,8 @@ def test_what_a_hold_does_is_told_and_then_done(
     moved, low, stays = (page.index(text) for text in ("that end<", "Stopped before", "Still run"))
     assert moved < page.index(">large<") < low < page.index(">cheap<") < stays
     assert stays < page.index(">book<") < page.index(">endless<")
-    assert ">brief<" not in page
-    assert ">elsewhere<" not in page
-    assert ">over<" not in page
+    for name in ("brief", "elsewhere", "over", "prompt"):
+        assert f">{name}<" not in page
     # Somebody was promised room there since the page was read.
     answer = root.post(PAGE, {**asked, "confirm": "yes"})
     assert answer.status_code == 409
@@ -128,7 +130,7 @@ def test_a_pool_by_rest_with_what_it_does(
     assert names == {
         "stays": ["book", "brief", "elsewhere", "endless"],
         "stops": ["cheap"],
-        "moves": ["large"],
+        "moves": ["large", "prompt"],
     }
     assert not NodeHold.objects.exists()
     refused = root.post(REST, {**body, "dry_run": False}, **JSON)

@@ -263,8 +263,8 @@ class World:
 
     def hold(self, dice: random.Random) -> None:
         node = self.nodes[name := dice.choice(list(self.nodes))]
-        node.hold_s = None if node.hold_s else self.now_s + dice.choice([600, 5000])
-        self._excuse(node=name)
+        node.hold_s = None if node.hold_s else self.now_s + dice.choice([600, 5000, 50000])
+        self._excuse(node=name, held_s=node.hold_s)
 
     def change_quota(self, dice: random.Random) -> None:
         name = dice.choice(list(NAMESPACES))
@@ -275,11 +275,24 @@ class World:
     def share(self, dice: random.Random) -> None:
         self.is_fair = dice.random() < 0.5
 
-    def _excuse(self, node: str = "", owner: str = "") -> None:
-        """An event that may move a promise."""
-        for one in self.reservations:
-            if one.workload_id == owner or any(name == node for name, _ in one.room):
-                self.promises.pop(one.workload_id, None)
+    def _excuse(self, node: str = "", owner: str = "", held_s: int | None = 0) -> None:
+        """An event that may move a promise.
+
+        Args:
+            held_s: the node is held from then on, or not any more; else what stands on it is lost at once.
+        """
+        kept = [(one.workload_id, one.room, one.starts_at_s) for one in self.reservations]
+        kept += [(one.workload_id, one.room, one.until_s) for one in self.claims]
+        for name, room, starts_at_s in kept:
+            work = self.queued.get(name)
+            is_before = held_s is None or (
+                work is not None
+                and work.lasts_s is not None
+                and starts_at_s + work.lasts_s <= held_s
+            )
+            is_there = any(one == node for one, _ in room) and not is_before
+            if name == owner or is_there:
+                self.promises.pop(name, None)
         for name, emptied in self.emptied.items():
             emptied.is_excused |= name == owner or node in emptied.nodes
 

@@ -85,7 +85,11 @@ def _sometimes_none(self: Room, queued: QueuedWorkload, *more: Any) -> Any:
     return None if queued.workload_id.endswith("7") else pack(self, queued, *more)
 
 
-taking, pack, fits = room.taking, Room.pack, room.fits
+def _off_all_held(self: Room, i: int, *more: Any) -> bool:
+    return self.nodes[i].hold_from_s == UNKNOWN and may_be_kept(self, i, *more)
+
+
+taking, pack, fits, may_be_kept = room.taking, Room.pack, room.fits, Room.may_be_kept
 MISTAKES: dict[str, tuple[str, Any, str, Any]] = {
     "one too many on a node": ("nodes", room, "fits", lambda *sizes: fits(*sizes) + 1),
     "a replica is forgotten": ("whole", room, "taking", _one_less),
@@ -98,6 +102,7 @@ MISTAKES: dict[str, tuple[str, Any, str, Any]] = {
     "no quota": ("quota", _Look, "_quota_lacks", lambda *_: ()),
     "low has no ceiling": ("quota with low", _Look, "_ceiling", lambda *_: UNLIMITED),
     "reserved nodes are free": ("promise", Room, "reserve", lambda *_: None),
+    "a late hold ends a promise": ("promise", Room, "may_be_kept", _off_all_held),
     "quota is not kept": ("promise", _Look, "_kept_from", lambda *_, **__: NOTHING),
     "low stays on reserved nodes": ("promise", _Look, "_stop_in_time", lambda _: None),
     "the quota has no time": ("promise", _Look, "_quota_s", lambda self, _: self._now_s),
