@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -79,7 +80,24 @@ def load_holds() -> dict[str, int]:
     return {name: seconds_of(at) for name, at in NodeHold.objects.values_list("node", "from_at")}
 
 
-def avoided_nodes(workload_id: UUID, now: datetime) -> tuple[str, ...]:
+class ClosedNodes:
+    """Held and suspicious nodes, read when first asked for: once for all that one transaction renders."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+
+    @cached_property
+    def holds(self) -> dict[str, int]:
+        """See `load_holds`."""
+        return load_holds()
+
+    @cached_property
+    def suspicious(self) -> frozenset[str]:
+        """Names of nodes on which trainings die."""
+        return frozenset(Guards(nodes=read_suspicious_nodes(self._now)).avoided)
+
+
+def avoided_nodes(workload_id: UUID, closed: ClosedNodes) -> tuple[str, ...]:
     """Names of nodes that are kept for others than this one, or held, where it may not end before that.
 
     Not those kept that its latest pods were on: between two attempts it keeps its room. But nothing
@@ -97,6 +115,5 @@ def avoided_nodes(workload_id: UUID, now: datetime) -> tuple[str, ...]:
         placed = Replica.objects.filter(workload=workload_id).exclude(node="")
         latest = placed.order_by("-attempt").values_list("attempt", flat=True)[:1]
         names -= set(placed.filter(attempt__in=list(latest)).values_list("node", flat=True))
-    names |= held_before(load_holds(), seconds_of(ends_by))
-    names |= Guards(nodes=read_suspicious_nodes(now)).avoided
+    names |= held_before(closed.holds, seconds_of(ends_by)) | closed.suspicious
     return tuple(sorted(names))

@@ -319,14 +319,15 @@ def save(changes: Sequence[Change]) -> list[ChangedRow]:
     """
     if not changes:
         return []
+    closed = reservations.ClosedNodes(changes[0].now)
     try:
         with transaction.atomic():
-            return _write(changes)
+            return _write(changes, closed)
     except (OperationalError, InterfaceError):
         raise
     except Exception as error:  # noqa: BLE001  the named fence: who it was is found below
         log.warning("a tick is written row by row: %r", error)
-        return fenced(changes, lambda change: next(iter(_write([change])), None))
+        return fenced(changes, lambda change: next(iter(_write([change], closed)), None))
 
 
 def fenced(changes: Sequence[C], write: Callable[[C], ChangedRow | None]) -> list[ChangedRow]:
@@ -350,7 +351,7 @@ def fenced(changes: Sequence[C], write: Callable[[C], ChangedRow | None]) -> lis
     return written
 
 
-def _write(changes: Sequence[Change]) -> list[ChangedRow]:
+def _write(changes: Sequence[Change], closed: reservations.ClosedNodes) -> list[ChangedRow]:
     """Writes changes of different rows; those of rows that are gone are left out."""
     deleted = [_delete(change) for change in changes if change.plan.delete_row]
     kept = [change for change in changes if not change.plan.delete_row]
@@ -360,7 +361,7 @@ def _write(changes: Sequence[Change]) -> list[ChangedRow]:
             grant = Grant(
                 deadline_s=change.plan.deadline_s,
                 begins_at=change.now,
-                avoided_nodes=reservations.avoided_nodes(change.workload_id, change.now),
+                avoided_nodes=reservations.avoided_nodes(change.workload_id, closed),
             )
             attempt = columns.get("attempt")
             columns["plan"] = manifests.render_again(change.workload_id, attempt, grant)

@@ -1,23 +1,26 @@
 """How one tick is written and read: all jobs together, and one that is broken stops no other."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 from pytest_django import DjangoAssertNumQueries
 
 from jobs.engine import store
 from jobs.engine.events import base_name
 from jobs.engine.queue_rows import read_queue
-from jobs.engine.reservations import avoided_nodes
+from jobs.engine.reservations import ClosedNodes, avoided_nodes
 from jobs.engine.rows import Change
 from jobs.kinds.plan import EventNote, Plan
 from jobs.kinds.state import ArchiveRow, AttemptRow, ReplicaKey, ReplicaRow
 from jobs.models import WITH_WORK, Replica, ReplicaArchive, Workload
 from jobs.places import NodeReservation
 from jobs.rules.states import ReplicaState
+from jobs.scheduling.models import NodeHold
 from portal.cluster import names
 from tenants.models import Tenant
 from tests.factories import make_job, make_service, make_tenant, new_job
@@ -211,10 +214,22 @@ def test_an_attempt_keeps_off_nodes_that_are_kept_but_not_off_its_own(tenant: Te
     for attempt, node in ((1, "b"), (2, "a")):
         where = {"role": "worker", "index": 0, "attempt": attempt, "node": node}
         Replica.objects.create(workload=job, **where)
-    assert avoided_nodes(job.pk, now()) == ("b",)
+    closed = ClosedNodes(now())
+    assert avoided_nodes(job.pk, closed) == ("b",)
     Workload.objects.filter(pk=job.pk).update(ends_by=soon)
-    assert avoided_nodes(job.pk, now()) == ()
-    assert avoided_nodes(waits.pk, now()) == ()
+    assert avoided_nodes(job.pk, closed) == ()
+    assert avoided_nodes(waits.pk, closed) == ()
+
+
+def test_which_nodes_are_closed_is_read_once_for_all_that_try_again(tenant: Tenant) -> None:
+    jobs = [make_job(tenant, name=f"w{i}", state="restarting", attempt=2) for i in range(3)]
+    NodeHold.objects.create(node="held", from_at=now(), held_by="root")
+    with CaptureQueriesContext(connection) as asked:
+        assert len(store.save(changes(jobs, render=True, columns={"attempt": 2}))) == 3
+    read = [one["sql"] for one in asked if 'FROM "scheduling_nodehold"' in one["sql"]]
+    assert len(read) == 1
+    for job in jobs:
+        assert '"held"' in json.dumps(Workload.objects.get(pk=job.pk).plan)
 
 
 def test_events_are_of_the_generation_that_is_observed(tenant: Tenant) -> None:
