@@ -63,7 +63,8 @@ def extend(*, by: User, workload: Workload, deadline_s: int) -> Workload:
         replicas = Replica.objects.filter(workload=row, attempt=row.attempt)
         nodes = set(replicas.values_list("node", flat=True))
         _check_promises(by, row, nodes, row.room_ends_by, ends_by)
-        _check_holds(nodes, row.room_ends_by, ends_by)
+        is_placed = bool(nodes) and "" not in nodes
+        _check_holds(nodes if is_placed else None, row.room_ends_by, ends_by)
         row.ends_by = ends_by
     row.spec = {**row.spec, "run_policy": {**policy_of, "deadline_s": deadline_s}}
     row.revision += 1
@@ -100,10 +101,19 @@ def _check_promises(
         raise Refused(text, "promised", 409)
 
 
-def _check_holds(nodes: set[str], before: datetime, after: datetime) -> None:
-    """What would have left a node before an admin holds it stays no longer than that."""
-    hold = NodeHold.objects.filter(node__in=nodes, from_at__gte=before, from_at__lt=after).first()
+def _check_holds(nodes: set[str] | None, before: datetime, after: datetime) -> None:
+    """What would have left a node before an admin holds it stays no longer than that.
+
+    Args:
+        nodes: where it is; None: a part of it may still come to any.
+    """
+    holds = NodeHold.objects.filter(from_at__gte=before, from_at__lt=after)
+    if nodes is not None:
+        holds = holds.filter(node__in=nodes)
+    hold = holds.first()
     if hold is not None:
         text = _("It would outlast a hold of its node: %(why)s.")
+        if nodes is None:
+            text = _("A part of it has no node yet and might outlast a hold: %(why)s.")
         text %= {"why": hold.why}
         raise Refused(text, "held", 409)

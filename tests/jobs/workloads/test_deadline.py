@@ -92,6 +92,9 @@ def test_a_promise_is_not_moved(
 def test_a_hold_is_not_outlasted(job: Workload, root: Client) -> None:
     NodeHold.objects.create(node="a", from_at=job.ends_by + timedelta(minutes=10), reason="disk")
     assert give(root, job, HOUR_S + 900) == (409, "held")
+    Replica.objects.update(node="")
+    assert give(root, job, HOUR_S + 900) == (409, "held"), "it may still come there"
+    Replica.objects.update(node="a")
     assert give(root, job, HOUR_S + 600) == (200, ""), "it ends just in time"
 
 
