@@ -20,6 +20,7 @@ from jobs.rules.admission import (
     without,
 )
 from jobs.rules.nodes import capacity_of, is_selected
+from jobs.rules.queue.holds import closed, held_before
 from jobs.rules.queue.look import QuotaHeadroom, size_of
 from jobs.rules.queue.state import NOTHING, RunningWorkload, Size, add, total
 from jobs.rules.queue.times import seconds_of
@@ -64,11 +65,13 @@ def read_capacity(
         there = _held_by(cache, admitted.workload_id)
         on = {name: size_of(amount) for name, amount in there.items()}
         if coming := [*missing, *unbound]:
-            if (plan := planned.get(admitted.workload_id)) is not None:
-                taken = {name: amount.less(there.get(name)) for name, amount in plan.items()}
-                nodes = without(nodes, taken)
-            else:
-                nodes, taken = reserve(coming, nodes)
+            shut = queue.guards.avoided | held_before(queue.holds, seconds_of(admitted.ends_by))
+            plan = planned.get(admitted.workload_id)
+            taken = {name: of.less(there.get(name)) for name, of in (plan or {}).items()}
+            # The next attempt does not start where it was admitted to, once that is held or avoided.
+            if plan is None or any(taken[name] != Amount() for name in taken.keys() & shut):
+                _, taken = reserve(coming, closed(nodes, shut))
+            nodes = without(nodes, taken)
             for name, amount in taken.items():
                 on[name] = add(on.get(name, NOTHING), size_of(amount))
         if on:

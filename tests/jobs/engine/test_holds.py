@@ -157,5 +157,8 @@ async def test_low_leaves_one_grace_before_and_what_else_runs_stays() -> None:
     assert (await world.row(normal)).state == "running"
     [pod] = [one for one in world.sim.of("Pod") if one["metadata"]["namespace"] == "u-bob"]
     world.sim._finish(pod, "Failed", 1)
+    await world.until(lambda row: row.state == "restarting", of=normal)
+    late = await held.submit("late", 4, "carol", priority="low")
     await world.until(lambda row: row.state == "running" and row.attempt == 2, of=normal, seconds=5)
     assert await held.nodes() == {"normal": "other", "low": "other"}
+    assert (await world.row(late)).state == "queued"
