@@ -91,6 +91,12 @@ class HoldSerializer(serializers.Serializer[Any]):
     held_by = serializers.CharField()
 
 
+class NodeHoldSerializer(HoldSerializer):
+    """A hold, with its node."""
+
+    node = serializers.CharField()
+
+
 class HeldWorkloadSerializer(serializers.Serializer[Any]):
     """Something that runs on a node beyond the time from which it is held."""
 
@@ -119,6 +125,8 @@ class HoldEffectsSerializer(serializers.Serializer[Any]):
     stays = HeldWorkloadSerializer(many=True, help_text="goes on; Homeport never stops it")
     stops = HeldWorkloadSerializer(many=True, help_text="of low priority, stopped one grace before")
     moves = MovedPromiseSerializer(many=True)
+    kept = NodeHoldSerializer(many=True, help_text="of a pool: held earlier already; stays so")
+    replaced = NodeHoldSerializer(many=True, help_text="holds from before that end")
 
 
 def hold_json(row: NodeHold | None) -> dict[str, Any] | None:
@@ -142,6 +150,9 @@ class ReleasedSerializer(serializers.Serializer[Any]):
     """What was held, and is not any more."""
 
     nodes = serializers.ListField(child=serializers.CharField())
+    kept = NodeHoldSerializer(
+        many=True, help_text="of a pool: held apart from the others; stays so"
+    )
 
 
 class HoldListView(APIView):
@@ -153,14 +164,16 @@ class HoldListView(APIView):
     def post(self, request: Request) -> Response:
         asked = read(HoldBody(data=request.data))
         names = holds.nodes_of(node=asked["node"], pool=asked["pool"])
-        effects = holds.effects_of(dict.fromkeys(names, asked["from_at"]))
+        of_pool, reason = bool(asked["pool"]), asked["reason"]
+        effects = holds.effects_of(names, asked["from_at"], reason, of_pool=of_pool)
         if not asked["dry_run"]:
             holds.hold(
                 by=caller(request),
                 nodes=names,
                 from_at=asked["from_at"],
-                reason=asked["reason"],
+                reason=reason,
                 confirmed=None if asked["confirm"] else (),
+                of_pool=of_pool,
             )
         return Response(
             {
@@ -171,6 +184,8 @@ class HoldListView(APIView):
                 "moves": [
                     _workload_json(one.workload, starts_at=one.starts_at) for one in effects.moves
                 ],
+                "kept": NodeHoldSerializer(effects.kept, many=True).data,
+                "replaced": NodeHoldSerializer(effects.replaced, many=True).data,
             }
         )
 
@@ -184,7 +199,8 @@ class ReleaseView(APIView):
     def post(self, request: Request) -> Response:
         asked = read(NodesBody(data=request.data))
         names = [asked["node"]] if asked["node"] else holds.nodes_of(pool=asked["pool"])
-        released = holds.release(by=caller(request), nodes=names)
+        of_pool = bool(asked["pool"])
+        released, kept = holds.release(by=caller(request), nodes=names, of_pool=of_pool)
         if not released:
             raise Refused(gettext("It is not held."), "wrong_state", 409)
-        return Response({"nodes": released})
+        return Response({"nodes": released, "kept": NodeHoldSerializer(kept, many=True).data})

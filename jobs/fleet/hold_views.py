@@ -44,12 +44,15 @@ def hold(request: PageRequest) -> HttpResponseBase:
         known = set(_ids(request.POST.getlist("moves")))
         if _done(request, form, names, body, known):
             return redirect("nodes")
-    context["effects"] = holds.effects_of(dict.fromkeys(names, body["from_at"]))
+    context["effects"] = holds.effects_of(
+        names, body["from_at"], body["reason"], of_pool=bool(body["pool"])
+    )
     status = 409 if form.problems else 200
     return render(request, "fleet/hold_confirm.html", context, status=status)
 
 
 _TYPED = ("from_at", "reason")
+_NAMED = 10  # holds in one message
 
 
 def _held_now(names: Sequence[str]) -> dict[str, str]:
@@ -76,6 +79,7 @@ def _done(
             from_at=body["from_at"],
             reason=body["reason"],
             confirmed=known,
+            of_pool=bool(body["pool"]),
         )
     except Refused as refusal:
         form.take(refusal.errors)
@@ -96,10 +100,18 @@ def _ids(texts: Collection[str]) -> Iterator[UUID]:
 @require_POST
 @admins_only
 def release(request: PageRequest) -> HttpResponseBase:
-    count = len(holds.release(by=request.user, nodes=request.POST.getlist("node")))
+    names, pool = request.POST.getlist("node"), text_asked(request.POST, "pool")
+    if pool:
+        names = holds.nodes_of(pool=pool)
+    released, kept = holds.release(by=request.user, nodes=names, of_pool=bool(pool))
+    count = len(released)
     text = ngettext("%(num)s node is released.", "%(num)s nodes are released.", count)
     if count:
         messages.success(request, text % {"num": count})
     else:
         messages.info(request, _("It was not held any more."))
+    if kept:
+        told = "; ".join(row.why for row in kept[:_NAMED])
+        text = _("Of the pool are still held, apart from the others: %(what)s.")
+        messages.info(request, text % {"what": told})
     return redirect("nodes")

@@ -4,7 +4,7 @@ All of it is read of rows: what runs where as last seen, and what is promised to
 """
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -51,24 +51,42 @@ class HoldEffects:
         stays: what runs there beyond the time; Homeport never stops it.
         stops: the same of low priority, which is stopped with its grace and queued again.
         moves: whose promises end.
+        kept: holds from before that begin no later, and stay as they are.
+        replaced: holds from before that end, as nodes have one each.
     """
 
     stays: Sequence[Workload] = ()
     stops: Sequence[Workload] = ()
     moves: Sequence[MovedPromise] = ()
+    kept: Sequence[NodeHold] = ()
+    replaced: Sequence[NodeHold] = ()
 
 
-def effects_of(holds: Mapping[str, datetime]) -> HoldEffects:
-    """What holds do, as far as rows tell. At most four queries.
-
-    Args:
-        holds: name of a node -> from when on it is held.
-    """
+def effects_of(
+    nodes: Collection[str], from_at: datetime, reason: str = "", *, of_pool: bool
+) -> HoldEffects:
+    """What it does to hold these nodes from then on, as far as rows tell. At most five queries."""
+    kept, replaced = _from_before(nodes, from_at, reason, of_pool=of_pool)
+    holds = dict.fromkeys(set(nodes) - {row.node for row in kept}, from_at)
     found = {row.pk: row for rows in lasting_on(holds).values() for row in rows}
     lasting = sorted(found.values(), key=lambda row: (row.name, row.pk))
     low = [row for row in lasting if is_low(row)]
     stays = [row for row in lasting if not is_low(row)]
-    return HoldEffects(stays, low, sorted(_moved(holds), key=_by_time))
+    return HoldEffects(stays, low, sorted(_moved(holds), key=_by_time), kept, replaced)
+
+
+def _from_before(
+    nodes: Collection[str], from_at: datetime, reason: str, *, of_pool: bool
+) -> tuple[list[NodeHold], list[NodeHold]]:
+    """Holds that stay, and those that end: who holds a pool leaves alone what is held earlier in it."""
+    kept, replaced = [], []
+    for row in NodeHold.objects.filter(pk__in=list(nodes)):
+        is_same = (row.from_at, row.reason) == (from_at, reason)
+        if is_same or (of_pool and row.from_at <= from_at):
+            kept.append(row)
+        else:
+            replaced.append(row)
+    return kept, replaced
 
 
 def is_low(row: Workload) -> bool:
@@ -154,11 +172,13 @@ def hold(
     from_at: datetime,
     reason: str,
     confirmed: Collection[UUID] | None,
+    of_pool: bool = False,
 ) -> list[NodeHold]:
-    """Holds nodes from a time on, also those that are held already; one audit row for each.
+    """Holds nodes from a time on, also those that are held already; one audit row for each that changes.
 
     Args:
         confirmed: workloads whose promises may end by it; None: those of all.
+        of_pool: they are a pool's: those that are held earlier stay so.
 
     Raises:
         PermissionDenied: not an admin.
@@ -167,41 +187,49 @@ def hold(
     policy.require(by, "administer")
     # As the reconciler's commits do: what they promise or start is there to be read, or they see the hold.
     ReconcilerLease.objects.select_for_update().first()
-    holds = dict.fromkeys(nodes, from_at)
+    kept, replaced = _from_before(nodes, from_at, reason, of_pool=of_pool)
+    holds = dict.fromkeys(set(nodes) - {row.node for row in kept}, from_at)
     moved = list(_moved(holds))
     if confirmed is not None and any(one.workload.pk not in confirmed for one in moved):
         raise Refused(promises_text(moved), "promised", 409)
-    before = {one.node: one for one in NodeHold.objects.filter(pk__in=list(holds))}
+    before = {one.node: one.why for one in replaced}
     made = []
     for name in sorted(holds):
         row = NodeHold(node=name, from_at=from_at, reason=reason, held_by=by.username)
-        old = before.get(name)
-        if old is not None and (old.from_at, old.reason) == (from_at, reason):
-            made.append(old)
-            continue
         row.save()
         detail = {"from": f"{from_at:%Y-%m-%d %H:%M UTC}", "reason": reason}
+        if name in before:
+            detail["before"] = before[name]
         record(by=by, verb="hold", target=AuditTarget("node", name, name), detail=detail)
         made.append(row)
     _tell()
-    return made
+    return [*made, *kept]
 
 
 @transaction.atomic
-def release(*, by: User, nodes: Collection[str]) -> list[str]:
-    """Work may start on these nodes again; names of those that were held.
+def release(
+    *, by: User, nodes: Collection[str], of_pool: bool = False
+) -> tuple[list[str], list[NodeHold]]:
+    """Work may start on these nodes again; names of those that were held, and holds that stay.
+
+    Args:
+        of_pool: they are a pool's: only the hold that most of them have ends, of as many the later one;
+            others are made for single nodes.
 
     Raises:
         PermissionDenied: not an admin.
     """
     policy.require(by, "administer")
-    rows = list(NodeHold.objects.select_for_update().filter(pk__in=list(nodes)))
+    held = list(NodeHold.objects.select_for_update().filter(pk__in=list(nodes)))
+    alike = Counter((row.from_at, row.reason) for row in held)
+    most = max(alike, key=lambda one: (alike[one], one)) if alike else None
+    rows = [row for row in held if not of_pool or (row.from_at, row.reason) == most]
     for row in rows:
         record(by=by, verb="release", target=AuditTarget("node", row.node, row.node))
     NodeHold.objects.filter(pk__in=[row.pk for row in rows]).delete()
     if rows:
         _tell()
-    return [row.node for row in rows]
+    return [row.node for row in rows], [row for row in held if row not in rows]
 
 
 def _tell() -> None:

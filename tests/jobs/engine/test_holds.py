@@ -43,7 +43,7 @@ class Held:
         def done() -> list[str]:
             self.admin = self.admin or make_user("root", role="admin")
             at = START + timedelta(seconds=self.world.sim.seconds + after_s)
-            effects = holds.effects_of({node: at})
+            effects = holds.effects_of([node], at, of_pool=False)
             holds.hold(by=self.admin, nodes=[node], from_at=at, reason="new disk", confirmed=None)
             self.stays = [one.name for one in effects.stays]
             self.stops = [one.name for one in effects.stops]

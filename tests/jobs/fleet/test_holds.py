@@ -140,12 +140,40 @@ def test_a_pool_by_rest_with_what_it_does(
     page = root.get("/nodes/").content.decode()
     assert "2 are held." in page
     released = root.post(f"{REST}release/", {"pool": "default"}, **JSON)
-    assert released.json() == {"nodes": ["gpu-01", "gpu-02"]}
+    assert released.json() == {"nodes": ["gpu-01", "gpu-02"], "kept": []}
     again = root.post(f"{REST}release/", {"node": "gpu-01"}, **JSON)
     assert (again.status_code, again.json()["errors"][0]["code"]) == (409, "wrong_state")
     NodeHold.objects.create(node="gone", from_at=timezone.now(), held_by="root")
     assert "Held, and not in the cluster now" in root.get("/nodes/").content.decode()
     assert root.post(f"{REST}release/", {"node": "gone"}, **JSON).status_code == 200
+
+
+def test_a_pool_loses_no_hold_of_a_single_node(root: Client, alice: Tenant) -> None:
+    """`gpu-02` is held earlier than its pool, for a reason of its own."""
+    make_node("gpu-03")
+    now = timezone.now().replace(microsecond=0)
+    early, late = (
+        {"from_at": at.isoformat(), "reason": reason, "confirm": True}
+        for at, reason in ((now + HOUR, "new disk"), (now + 3 * HOUR, "power"))
+    )
+    assert root.post(REST, {"node": "gpu-02", **early}, **JSON).status_code == 200
+    assert root.post(
+        REST, {"node": "gpu-03", "from_at": f"{now + 9 * HOUR:%Y-%m-%dT%H:%M}"}, **JSON
+    )
+    page = root.post(PAGE, {"pool": "default", **late}).content.decode()
+    assert page.index("Holds that end") < page.index(">gpu-03<") < page.index("Held earlier")
+    assert page.index("Held earlier") < page.index(">gpu-02<") < page.index("new disk<")
+    told = root.post(REST, {"pool": "default", **late}, **JSON).json()
+    assert [one["node"] for one in told["replaced"]] == ["gpu-03"]
+    [kept] = told["kept"]
+    assert (kept["node"], kept["reason"]) == ("gpu-02", "new disk")
+    reasons = dict(NodeHold.objects.values_list("node", "reason"))
+    assert reasons == {"gpu-01": "power", "gpu-02": "new disk", "gpu-03": "power"}
+    released = root.post(f"{REST}release/", {"pool": "default"}, **JSON).json()
+    assert (released["nodes"], released["kept"]) == (["gpu-01", "gpu-03"], [kept])
+    answer = root.post("/nodes/release/", {"pool": "default"}, follow=True)
+    assert "1 node is released." in answer.content.decode()
+    assert not NodeHold.objects.exists()
 
 
 @pytest.mark.parametrize(
