@@ -5,13 +5,30 @@ In a pytest call of its own, as it stays installed.
 
 import json
 import re
+import subprocess
+from pathlib import Path
 
-from deploy.testcluster.nodes import products
+from deploy.testcluster.nodes import gluster, products
+from tests.nodes.installed import log
 from tests.nodes.site import Site, lives
 from tests.nodes.test_inside import COUNT, SMALL, START_S, python
 from tests.tools.waiting import wait_for
 
 AHEAD_S = 90
+NO_ROOM = "Check the S3_ settings, or the free space of the disk"
+# Writes until there is no room for it, says a good deal about that, and fails.
+WRITE = """
+import itertools, time
+for number in itertools.count():
+    print("wrote", number, flush=True)
+    try:
+        with open(f"/data/{number}", "w") as file:
+            file.write("x" * 4096)
+    except OSError as error:
+        print("no more:", error, "!" * 100_000, flush=True)
+        raise SystemExit(1)
+    time.sleep(0.2)
+"""
 # The clock of a machine is moved for whoever loads this, as often as the file is written.
 CLOCK = {
     "LD_PRELOAD": "/clock/clock.so",
@@ -91,3 +108,45 @@ def test_clocks_that_are_apart_are_told_and_nothing_is_ended(site: Site) -> None
     assert done["retries"] == 0
     site.pods.must("-n", "homeport", "rollout", "undo", "deployment/reconciler")
     site.rolled_out("reconciler")
+
+
+def test_a_full_brick_is_told_keeps_nobody_running_and_loses_nothing(
+    site: Site, tmp_path: Path
+) -> None:
+    """The object store lies there, too. To a client a brick that keeps more than is free in reserve is a full one."""
+    bundle = tmp_path / "code.py"
+    bundle.write_text("print(1)")
+    page, before = Page(site), _homeports(site)
+
+    def reserve(*words: str) -> None:
+        node, option = site.cluster.nodes[0], (gluster.VOLUME, "storage.reserve")
+        command = node.enter("gluster", "--mode=script", "volume", words[0], *option, *words[1:])
+        subprocess.run(command, check=True, capture_output=True)
+
+    def upload() -> int:
+        with bundle.open("rb") as file:
+            return site.ada.call("POST", "bundles/", files={"file": file}).status_code
+
+    job = site.ada.submit(name="writes", command=python(WRITE), replicas={"worker": SMALL})
+    tail = f"jobs/{job['id']}/logs/?tail=50"
+    wait_for("it writes", lambda: "wrote 9" in site.ada.text(tail), timeout_s=START_S)
+    reserve("set", "99")
+    try:
+        done = site.ada.wait(job, "failed", timeout_s=150)
+        assert done["reason"]["code"] == "volume_full", done["reason"]
+        wait_for("the health page says so", lambda: page.says(NO_ROOM), timeout_s=90)
+        assert upload() == 507
+    finally:
+        reserve("reset")
+    wait_for("uploads are taken", lambda: upload() == 201, timeout_s=90)
+    wait_for("the health page is content", lambda: not page.says(NO_ROOM), timeout_s=90)
+    columns = "is_complete, exit_code, exit_reason, skipped_bytes > 99999"
+    found = f"SELECT {columns} FROM jobs_replicaarchive WHERE workload_id = '{job['id']}'"
+    ask = ("exec", "postgres-0", "--", "psql", "-tA", "-U", "homeport", "-c", found)
+    wait_for(
+        "what was kept is archived, with what is missing and why",
+        lambda: site.pods.must("-n", "homeport", *ask) == "t|1|volume_full|t",
+        timeout_s=START_S,
+    )
+    assert "wrote 0\n" in log(site.ada, job["id"])
+    assert _homeports(site) == before
