@@ -30,7 +30,8 @@ from jobs.kinds.state import Observed, WorkloadRow
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.rules import reasons
-from jobs.rules.admission import Amount, Fit
+from jobs.rules.admission import Fit
+from jobs.rules.amounts import Amount
 from jobs.rules.queue.look import Decision, Looked, QueueSnapshot, QuotaHeadroom, look, size_of
 from jobs.rules.queue.state import (
     LOW,

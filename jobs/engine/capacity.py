@@ -8,17 +8,8 @@ from django.conf import settings
 
 from jobs.engine.rows import Admitted, Queue, TenantQueue
 from jobs.rules import reasons
-from jobs.rules.admission import (
-    NO_LIMIT,
-    RESOURCES,
-    Amount,
-    NodeCapacity,
-    ReplicaRequest,
-    in_order_of_filling,
-    reserve,
-    total_of,
-    without,
-)
+from jobs.rules.admission import in_order_of_filling, reserve, without
+from jobs.rules.amounts import NO_LIMIT, RESOURCES, Amount, NodeCapacity, ReplicaRequest, total_of
 from jobs.rules.nodes import capacity_of, is_selected
 from jobs.rules.queue.holds import closed, held_before
 from jobs.rules.queue.look import QuotaHeadroom, size_of

@@ -17,7 +17,7 @@ from jobs.engine.capacity import amount_of, is_ready
 from jobs.kinds.observe import gpu_indices
 from jobs.leader.lease import Lease
 from jobs.models import Node
-from jobs.rules.admission import Amount
+from jobs.rules.amounts import Amount
 from portal import pools
 from portal.catalog import get_catalog
 from portal.cluster import resources

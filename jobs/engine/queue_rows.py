@@ -18,7 +18,7 @@ from jobs.kinds import notes
 from jobs.kinds.registry import KINDS
 from jobs.models import WITH_WORK, Replica, Workload
 from jobs.rules import reasons
-from jobs.rules.admission import NO_LIMIT, RESOURCES, Amount, total_of
+from jobs.rules.amounts import NO_LIMIT, RESOURCES, Amount, total_of
 from jobs.rules.nodes import where_to_run
 from jobs.rules.queue.guards import Guards
 from jobs.rules.queue.look import Queued

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from jobs.kinds.plan import EventNote, Plan
 from jobs.kinds.state import LoadedRow
-from jobs.rules.admission import Amount, ReplicaRequest
+from jobs.rules.amounts import Amount, ReplicaRequest
 from jobs.rules.queue.guards import Guards
 from jobs.rules.queue.look import Queued
 from jobs.rules.queue.state import Reservation, RoomClaim

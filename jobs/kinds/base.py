@@ -17,7 +17,7 @@ from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.state import LoadedRow, Observed, PodFacts, WorkloadRow
 from jobs.models import Workload
-from jobs.rules.admission import Amount, ReplicaRequest
+from jobs.rules.amounts import Amount, ReplicaRequest
 from jobs.rules.reasons import duration_text
 from jobs.rules.requests import requests_of
 from jobs.rules.states import WorkloadState

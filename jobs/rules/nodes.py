@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from jobs.rules.admission import NodeCapacity, ReplicaRequest
+from jobs.rules.amounts import NodeCapacity, ReplicaRequest
 from portal import pools
 from portal.pools import Pool, Taint
 

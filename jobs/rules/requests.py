@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from jobs.rules.admission import Amount, ReplicaRequest
+from jobs.rules.amounts import Amount, ReplicaRequest
 
 _NOTHING = Amount()
 _TENSORFLOW = re.compile(r"(?:.*/)?tensorflow[^/:@]*:(\d\.\d+)(?!\d).*", re.ASCII)

@@ -14,16 +14,9 @@ from jobs.kinds.base import WorkloadKind
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Node, Workload
 from jobs.rules import reasons
-from jobs.rules.admission import (
-    NO_LIMIT,
-    RESOURCES,
-    Amount,
-    Fit,
-    NodeCapacity,
-    ReplicaRequest,
-    pools_of_roles,
-)
+from jobs.rules.admission import Fit, pools_of_roles
 from jobs.rules.admission import fit as fit_amounts
+from jobs.rules.amounts import NO_LIMIT, RESOURCES, Amount, NodeCapacity, ReplicaRequest
 from jobs.rules.nodes import capacity_of, is_selected, where_to_run
 from jobs.rules.queue.guards import Guards
 from jobs.rules.queue.holds import answer_beside, closed, held_before

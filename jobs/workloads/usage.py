@@ -11,7 +11,7 @@ from uuid import UUID
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Workload
-from jobs.rules.admission import total_of
+from jobs.rules.amounts import total_of
 from jobs.rules.requests import at_once
 from jobs.rules.states import HOLDING_STATES
 from tenants.models import Tenant, User

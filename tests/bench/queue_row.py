@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
-from jobs.rules.admission import Amount, NodeCapacity, ReplicaRequest
+from jobs.rules.amounts import Amount, NodeCapacity, ReplicaRequest
 from jobs.rules.queue import look as looking
 from jobs.rules.queue.look import Queued, QueueSnapshot, QuotaHeadroom, look, size_of
 from jobs.rules.queue.state import UNKNOWN, RunningWorkload

@@ -27,7 +27,7 @@ from jobs.kinds.training.manifests import (
 )
 from jobs.kinds.training.spec import RunPolicy
 from jobs.models import Workload
-from jobs.rules.admission import Amount, ReplicaRequest
+from jobs.rules.amounts import Amount, ReplicaRequest
 from jobs.rules.requests import requests_of
 from portal.cluster import labels
 from portal.cluster.manifests import Object, spec_hash

@@ -18,7 +18,7 @@ from jobs.kinds.notebook import NOTEBOOK as NOTEBOOKS
 from jobs.kinds.registry import KINDS
 from jobs.kinds.tensorboard import TENSORBOARD
 from jobs.models import Workload
-from jobs.rules.admission import Amount
+from jobs.rules.amounts import Amount
 from portal import quantity
 from portal.cluster import labels
 from portal.cluster.manifests import Object

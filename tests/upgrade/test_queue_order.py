@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from jobs.engine.admission import RULES
-from jobs.rules.admission import Amount, NodeCapacity, total_of
+from jobs.rules.amounts import Amount, NodeCapacity, total_of
 from jobs.rules.queue.look import (
     Queued,
     QueueSnapshot,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from jobs.kinds.spec import WorkloadSpec
-from jobs.rules.admission import Amount
+from jobs.rules.amounts import Amount
 from jobs.rules.states import WorkloadState
 
 # The gate beside the program: counted by quota and scheduler too, with its NodePort.

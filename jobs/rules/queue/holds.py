@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from jobs.rules.admission import Fit, NodeCapacity
+from jobs.rules.admission import Fit
+from jobs.rules.amounts import NodeCapacity
 from jobs.rules.queue.times import moment_text
 
 _NAMED = 3

@@ -12,18 +12,15 @@ from functools import cache
 
 from jobs.rules import reasons
 from jobs.rules.admission import (
-    Amount,
     Fit,
     KnownNodes,
-    NodeCapacity,
-    ReplicaRequest,
     find_too_large,
     needs_text,
     placement,
     pools_of_roles,
-    total_of,
     without,
 )
+from jobs.rules.amounts import Amount, NodeCapacity, ReplicaRequest, total_of
 from jobs.rules.queue.decision import decide
 from jobs.rules.queue.guards import Guards
 from jobs.rules.queue.holds import answer_beside, closed, held_before

@@ -14,7 +14,7 @@ import pytest
 
 from jobs.engine.admission import RULES
 from jobs.engine.estimates import places_of
-from jobs.rules.admission import Amount
+from jobs.rules.amounts import Amount
 from jobs.rules.queue.look import (
     Looked,
     Queued,

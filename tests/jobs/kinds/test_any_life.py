@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import Observed, WorkloadRow
 from jobs.rules import conditions
-from jobs.rules.admission import Amount, NodeCapacity, ReplicaRequest
+from jobs.rules.amounts import Amount, NodeCapacity, ReplicaRequest
 from jobs.rules.queue.look import Queued, QueueSnapshot, QuotaHeadroom, look
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, FOLLOWERS, IDLE_STATES, WorkloadState

@@ -8,16 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.rules.admission import (
-    Amount,
-    Fit,
-    NodeCapacity,
-    ReplicaRequest,
-    fit,
-    pack,
-    reserve,
-    total_of,
-)
+from jobs.rules.admission import Fit, fit, pack, reserve
+from jobs.rules.amounts import Amount, NodeCapacity, ReplicaRequest, total_of
 from jobs.rules.nodes import capacity_of
 from portal.pools import Pool
 

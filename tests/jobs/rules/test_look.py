@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.rules.admission import Amount, total_of
+from jobs.rules.amounts import Amount, total_of
 from jobs.rules.queue.look import Looked, Queued, QueueSnapshot, QuotaHeadroom, backoff_s, look
 from jobs.rules.queue.state import QueueRules, Reservation, RunningWorkload
 from tests.jobs.rules.test_admission import GI, HARD, WIDE, node, request
