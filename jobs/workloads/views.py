@@ -27,10 +27,12 @@ from jobs.logs import downloads
 from jobs.logs.text import LogRequest
 from jobs.models import Workload
 from jobs.workloads import actions, deadline
+from jobs.workloads.interactive_page import InteractivePage
 from jobs.workloads.listing import WorkloadListing, named_tenant, own_running
-from jobs.workloads.page import WorkloadPage, page_class
+from jobs.workloads.page import WorkloadPage
 from jobs.workloads.prune_form import PruneForm
 from jobs.workloads.serializers import DeadlineSerializer, OrderSerializer, PrioritySerializer
+from jobs.workloads.training_page import TrainingPage
 from portal.errors import Refused
 from portal.web.format import bytes_text
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
@@ -58,6 +60,11 @@ def _render(request: PageRequest, kind: WorkloadKind, name: str, **context: obje
         return template_of(kind, f"_{name}")
 
     return render(request, template_of(kind, name), {"kind": kind, "part": part, **context})
+
+
+def page_class(kind: WorkloadKind) -> type[WorkloadPage]:
+    """What the page of one of this kind shows."""
+    return InteractivePage if kind.has_gate else TrainingPage
 
 
 def _find(request: HttpRequest, kind: WorkloadKind, pk: UUID) -> Workload:

@@ -10,7 +10,7 @@ from django.urls.converters import IntConverter, SlugConverter, UUIDConverter
 
 from jobs.kinds.registry import KINDS
 from jobs.models import Template
-from jobs.workloads.page import page_class
+from jobs.workloads.views import page_class
 from tests.portal.routes.walk import Route, routes
 from tests.scale.rows import Cast
 
