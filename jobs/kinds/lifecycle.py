@@ -280,7 +280,7 @@ class Lifecycle(Planner, ABC):
     def withdraw(self, waited_s: int, detail: str) -> None:
         """Our packing was only a guess about the scheduler: what was not placed is given back."""
         waited = reasons.duration_text(waited_s)
-        detail = detail or "The cluster has not said why."
+        detail = f"Last seen: {detail}" if detail else "The cluster has not said why."
         why = reasons.make("not_placed", waited=waited, detail=detail)
         self.say("withdrawn", why.text, warning=True)
         self.begin_teardown("queue", why)

@@ -56,7 +56,10 @@ ROWS: dict[str, tuple[str, str]] = {
         "{text}",
         "Starts after that one; if this one is more urgent, move it to the front of its namespace's queue.",
     ),
-    "withdrawn": ("{text}", "Request less per replica if this repeats."),
+    "withdrawn": (
+        "{text}",
+        "If this repeats, request less per replica, or show your admin what is said here.",
+    ),
     "over_quota": ("{text}", "Delete it and submit a smaller one, or ask your lead for quota."),
     "over_node": ("{text}", "Delete it and request less per replica."),
     "over_cluster": ("{text}", "Delete it and submit a smaller one."),
@@ -458,7 +461,10 @@ ROWS: dict[str, tuple[str, str]] = {
         "The cluster refuses a change that Homeport requests: {detail} It is retried.",
         _ADMIN,
     ),
-    "not_placed": ("Not all replicas were scheduled within {waited}. {detail}", _WAIT),
+    "not_placed": (
+        "Not all replicas were scheduled within {waited}, so it returned to the queue. {detail}",
+        _WAIT,
+    ),
     # --- ended by people ---
     "preempted_low": (
         "Stopped for a training of {who}, who is within quota{times}.",

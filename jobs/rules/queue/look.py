@@ -55,6 +55,8 @@ from jobs.rules.reasons import Reason
 from portal.pools import DEFAULT
 
 _BACKING_OFF = "withdrawn"
+_NOT_PLACED = "The cluster did not schedule all replicas in time, so it returned to the queue; its events say why."
+_NEXT = " The next attempt is in "
 
 
 @dataclass(frozen=True)
@@ -264,7 +266,7 @@ def _hindered(waiting: QueueSnapshot, queue: Sequence[Queued], now: datetime) ->
         if headroom.closed:
             found[one.workload_id] = Fit("later", headroom.closed_code, headroom.closed)
         elif one.not_before is not None and int(now.timestamp()) < seconds_of(one.not_before):
-            found[one.workload_id] = _backing_off(one.not_before, now)
+            found[one.workload_id] = _backing_off(one.shown, one.not_before, now)
         elif not one.pools:
             found[one.workload_id] = Fit("later", "no_pool", one.no_pool)
         elif answer := too_large(one.requests, _most(one, headroom), headroom.by_weight, one.pools):
@@ -283,15 +285,14 @@ def _most(one: Queued, headroom: QuotaHeadroom) -> Amount | None:
     return None if is_borrowing else headroom.hard
 
 
-def _backing_off(not_before: datetime, now: datetime) -> Fit:
+def _backing_off(shown: Reason, not_before: datetime, now: datetime) -> Fit:
+    """What its withdrawal said, which its row still shows, with when it is tried again."""
+    why = shown.text.partition(_NEXT)[0] if shown.code == _BACKING_OFF else _NOT_PLACED
+    why = why if why.endswith((".", "…")) else f"{why}."  # the cluster's words may end it
     # In steps, so that the text does not change (and is not written) every second.
     seconds = (not_before - now).total_seconds()
     wait = "less than a minute" if seconds <= 60 else f"about {-(-int(seconds) // 60)} minutes"
-    text = (
-        "The cluster did not schedule all replicas in time, so it returned to the queue. The "
-        f"next attempt is in {wait}"
-    )
-    return Fit("later", _BACKING_OFF, text)
+    return Fit("later", _BACKING_OFF, f"{why}{_NEXT}{wait}")
 
 
 def _state_of(

@@ -349,7 +349,10 @@ async def test_what_is_not_placed_in_time_goes_back_to_the_queue(world: World) -
     await world.round()
     job = await world.row()
     assert job.reason_code == "withdrawn"
-    assert "next attempt" in job.reason_text
+    assert job.reason_text == (
+        "Not all replicas were scheduled within 20 seconds, so it returned to the queue. Last seen: worker-1 "
+        "waits for free CPU: the node has too little free CPU. The next attempt is in less than a minute"
+    )
     job = await world.until(is_final)
     assert (job.state, job.attempt) == ("succeeded", 2)
     told = [("first", "not_placed", None, False), ("withdrawn", "", 0, True)]

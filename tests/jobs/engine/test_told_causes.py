@@ -229,8 +229,8 @@ SITUATIONS = {
         (), (waits("w", 1),), CLOSED["closed"], "obstacle", closed=CLOSED, without=opened),
     "back-off after a withdrawal": Situation(
         (), (waits("w", 1, not_before=NOW + timedelta(minutes=15)),),
-        "The cluster did not schedule all replicas in time, so it returned to the queue. The next attempt "
-        "is in about 15 minutes", "backoff", without=at_once),
+        "The cluster did not schedule all replicas in time, so it returned to the queue; its events say "
+        "why. The next attempt is in about 15 minutes", "backoff", without=at_once),
     "a claim": Situation(
         (runs("r", 8, is_low=True, namespace="u"),), (waits("w", 8),),
         "Waiting for free nodes: work of low priority is being stopped for it, and has time to save",

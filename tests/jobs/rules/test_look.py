@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from jobs.rules.amounts import Amount, total_of
 from jobs.rules.queue.look import Looked, Queued, QueueSnapshot, QuotaHeadroom, backoff_s, look
 from jobs.rules.queue.state import QueueRules, Reservation, RunningWorkload
+from jobs.rules.reasons import Reason
 from tests.jobs.rules.test_admission import GI, HARD, WIDE, node, request
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -37,9 +38,11 @@ def running(name: str, cpu: int, ends_in_s: int) -> RunningWorkload:
 FREE_NODES = "Waiting for free nodes: needs 8 CPU, {} of 8 free"
 QUOTA = "Waiting for quota: needs 8 CPU, 7 of 8 free"
 WITHDRAWN = (
-    "The cluster did not schedule all replicas in time, so it returned to the queue. The next attempt "
-    "is in about 2 minutes"
+    "The cluster did not schedule all replicas in time, so it returned to the queue; its events say why. "
+    "The next attempt is in about 2 minutes"
 )
+UNPLACED = "Not all replicas were scheduled within 1 minute: 0/3 nodes match"
+AGAIN = f"{UNPLACED}. The next attempt is in about 2 minutes"
 CLOSED = QuotaHeadroom(HARD, HARD, "The namespace is suspended.", "tenant_suspended")
 FULL = node(used=Amount(4000, 4 * GI, 0, 4))
 KEPT = "Waiting for free nodes: what is free is kept for a workload ahead of it"
@@ -78,6 +81,10 @@ LOOKS = {
     "what is larger than a part by weight holds up nobody, for the part may grow": (
         [queued("large", 1, cpu=9), queued("b", 2)],
         {"t": replace(HEADROOM["t"], by_weight=True)}, PLENTY, (),
+    "and says why it was not placed, as long as it does": (
+        [queued("a", 1, not_before=NOW + timedelta(seconds=119), shown=Reason("withdrawn", UNPLACED)),
+         queued("b", 2, not_before=NOW + timedelta(seconds=119), shown=Reason("withdrawn", AGAIN))],
+        HEADROOM, node(), (), {"a": AGAIN, "b": AGAIN}),
         {"large": "Waiting for quota: needs 9 CPU, its part by weight is 8 now", "b": "now"}),
     "a closed namespace starts nothing": (
         [queued("a", 1)], {"t": CLOSED}, node(), (), {"a": CLOSED.closed}),
