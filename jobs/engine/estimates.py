@@ -104,7 +104,9 @@ def places_of(looked: Looked, usual: Mapping[str, int], now_s: int) -> dict[UUID
     until_s = time.thread_time() + _CPU_S
     state = replace(looked.state, now_s=max(now_s, looked.state.now_s))
     found = estimate(state, looked.rules, usual, lambda: time.thread_time() < until_s)
-    sentences = explain(looked.state, looked.decided, looked.rules)
+    queued = [one.queued for one in looked.decisions]
+    names = {(one.tenant_id, one.workload_id): one.name for one in queued}
+    sentences = explain(looked.state, looked.decided, looked.rules, names)
     places: dict[UUID, KeptPlace] = {}
     counted = Counter[str]()
     namespaces = {one.workload_id: one.namespace for one in state.queued}

@@ -84,7 +84,10 @@ ROWS: dict[str, tuple[str, str]] = {
         "Wait for others; your admin knows what the reserved nodes are for.",
     ),
     "node_selector": ("{who} waits for a node that matches its selector: {detail}.", _ADMIN),
-    "nodes_closed": ("{who} waits for nodes to come back: {detail}.", "Your admin sees why."),
+    "nodes_closed": (
+        "{who} waits for nodes to come back: {detail}.",
+        "Starts when a node comes back or an admin releases it; ask your admin when.",
+    ),
     "volume_unbound": (
         "{who} waits for a volume that is not created yet: {detail}",
         "Tell your admin: the storage class may be unable to create volumes.",

@@ -118,7 +118,7 @@ def place_json(place: ShownPlace | None) -> dict[str, Any]:
 def basis_text(basis: str, what: str, *, is_ahead: bool = False) -> str:
     """In words; `what` is the workload that it is about, which may itself still be queued, ahead of this one."""
     if is_ahead:
-        what = _("%(what)s, which is queued ahead of it,") % {"what": what}
+        what = _("%(what)s, which is queued ahead of it and has yet to start,") % {"what": what}
     return _BASES[basis] % {"what": what}
 
 

@@ -1,7 +1,9 @@
 """Which rules of the queue apply to one that waits, in order, each as a sentence in plain words.
 
-No sentence names anybody: who may see the one may not see the others.
+No sentence names anybody of another namespace: who may see the one may not see the others.
 """
+
+from collections.abc import Mapping
 
 from jobs.rules.queue.holds import held_before, held_text
 from jobs.rules.queue.order import QueueOrder
@@ -19,12 +21,18 @@ from jobs.rules.queue.state import (
 )
 from jobs.rules.queue.times import moment_text
 
-_HELD = "What ends before then by its deadline still starts there; this one would not."
+_HELD = "What ends by its deadline before the hold begins still starts there; this one would not."
 _OWN_WORDS = frozenset({"quota", "behind", "nodes", "claim", "backing_off"})
 
 
-def explain(state: QueueState, decided: Decided, rules: QueueRules) -> dict[str, tuple[str, ...]]:
-    """By workload, of all that still wait after this look."""
+def explain(
+    state: QueueState, decided: Decided, rules: QueueRules, names: Mapping[tuple[str, str], str]
+) -> dict[str, tuple[str, ...]]:
+    """By workload, of all that still wait after this look.
+
+    Args:
+        names: of workloads, by their namespaces and ids.
+    """
     order = QueueOrder(state, rules)
     started = {start.workload_id for start in decided.starts}
     found = {}
@@ -35,7 +43,7 @@ def explain(state: QueueState, decided: Decided, rules: QueueRules) -> dict[str,
             asked = _asked(queued, rules, is_aged=is_aged)
             found[queued.workload_id] = (
                 *asked,
-                *(_waits(queued, why, state, decided) if why else ()),
+                *(_waits(queued, why, state, decided, names) if why else ()),
             )
     return found
 
@@ -58,15 +66,19 @@ def _asked(queued: QueuedWorkload, rules: QueueRules, *, is_aged: bool) -> tuple
         )
     if queued.priority == LOW:
         told = (
-            "Low priority: it is tried after everything of normal and high priority, and may be stopped "
-            "to make room for that."
+            "Low priority: it is tried after everything of normal and high priority, even what is submitted "
+            "later, and may be stopped to make room for that."
         )
     own = "Own order: it was moved among what its namespace has in the queue."
     return (told, own) if queued.rank else (told,)
 
 
 def _waits(
-    queued: QueuedWorkload, why: Why, state: QueueState, decided: Decided
+    queued: QueuedWorkload,
+    why: Why,
+    state: QueueState,
+    decided: Decided,
+    names: Mapping[tuple[str, str], str],
 ) -> tuple[str, ...]:
     """Why it does not start."""
     if why.code == "backing_off":
@@ -115,7 +127,7 @@ def _waits(
         if kept.workload_id == queued.workload_id:
             found.append(_own(kept))
         elif any(pools.get(name) in queued.pools for name, _ in kept.room):
-            found.append(_others(kept, queued))
+            found.append(_others(kept, queued, names))
     return tuple(found)
 
 
@@ -132,8 +144,10 @@ def _own(kept: Reservation) -> str:
     return f"Reservation: {_nodes(kept).lower()} kept for it, as it is the first that lacks only free nodes; {by}."
 
 
-def _others(kept: Reservation, queued: QueuedWorkload) -> str:
-    told = f"Reservation: {_nodes(kept).lower()} kept for a workload ahead of it"
+def _others(kept: Reservation, queued: QueuedWorkload, names: Mapping[tuple[str, str], str]) -> str:
+    name = names.get((queued.namespace, kept.workload_id))
+    whom = f"“{name}”" if name else "another workload"
+    told = f"Reservation: {_nodes(kept).lower()} kept for {whom}, which is ahead of it"
     if kept.starts_at_s == UNKNOWN:
         return f"{told}. Only what lasts an hour at most, or fits beside it, still starts there."
     at = moment_text(kept.starts_at_s)
@@ -143,6 +157,6 @@ def _others(kept: Reservation, queued: QueuedWorkload) -> str:
         else "this one ends later if it starts now"
     )
     return (
-        f"{told}, which starts by {at} at the latest. Until then only what ends before by its deadline, or "
+        f"{told} and starts by {at} at the latest. Until then only what ends before by its deadline, or "
         f"fits beside it, still starts there; {own}."
     )

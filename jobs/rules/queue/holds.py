@@ -36,10 +36,11 @@ def answer_beside(answer: Fit, held: Collection[str], holds: Mapping[str, int]) 
 
 
 def held_text(names: Collection[str], holds: Mapping[str, int]) -> str:
-    """`n3 and n4 are held from 18:00 UTC on 26 November by an admin`, with the first time of several."""
+    """`nodes n3 and n4 are held from 18:00 UTC on 26 November until …`, with the first time of several."""
     found = sorted(names)
     many = len(found) - _NAMED
     shown = [*found[:_NAMED], f"{many} more"] if many > 0 else found
     listed = f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
-    are = "is" if len(found) == 1 else "are"
-    return f"{listed} {are} held from {moment_text(min(holds[name] for name in found))} by an admin"
+    held, them = ("node {} is", "it") if len(found) == 1 else ("nodes {} are", "them")
+    at = moment_text(min(holds[name] for name in found))
+    return f"{held.format(listed)} held from {at} until an admin releases {them}"

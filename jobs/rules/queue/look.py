@@ -5,7 +5,7 @@ Pure; the reconciler writes what follows and looks at each row again as it does.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
@@ -426,6 +426,7 @@ class _Answers:
         self._waiting = waiting
         self._tenants = waiting.tenants
         self._reservations = {one.workload_id: one for one in decided.reservations}
+        self._kept: tuple[Reservation | RoomClaim, ...] = (*decided.reservations, *decided.claims)
         self._taken: dict[str, Amount] = defaultdict(Amount)
         of_nodes: dict[str, Amount] = defaultdict(Amount)
         for start in decided.starts:
@@ -460,7 +461,12 @@ class _Answers:
         answer = self._placement(one.requests, one.pools, held)
         if answer.kind == "now":
             # The sentence is made by a packing of its own, which may find room where the decision did not.
-            others = "" if kept else ": what is free is kept for a workload ahead of it"
+            rooms = (
+                o for o in self._kept if any(self._pool_of.get(n) in one.pools for n, _ in o.room)
+            )
+            others = (
+                "" if kept else f": what is free is kept for {self._whom(one, rooms)} ahead of it"
+            )
             answer = Fit("later", "nodes", f"Waiting for free nodes{others}")
         here = frozenset(name for name in held if self._pool_of.get(name) in one.pools)
         answer = answer_beside(answer, here, self._waiting.holds)
@@ -478,10 +484,21 @@ class _Answers:
             left += amount_of(self._waiting.held_by_low(one.tenant_id))
         lacking = left.lacking(wanted)
         if not lacking:
-            text = "Waiting for quota: what is free of it is kept for a workload ahead of it"
+            own = (o for o in self._kept if self._by_id[o.workload_id].tenant_id == one.tenant_id)
+            text = f"Waiting for quota: what is free of it is kept for {self._whom(one, own)} ahead of it"
             return Fit("later", "quota", text)
         words = (needs_text(r, wanted.get(r), left.get(r), headroom.hard.get(r)) for r in lacking)
         return Fit("later", "quota", f"Waiting for quota: {'; '.join(words)}")
+
+    def _whom(self, one: Queued, kept: Iterable[Reservation | RoomClaim]) -> str:
+        """Whose this is: by name in its own namespace, as who may see the one may not see the others."""
+        owners = {o.workload_id: self._by_id[o.workload_id] for o in kept}
+        owners.pop(one.workload_id, None)
+        found = sorted(o.name for o in owners.values() if o.tenant_id == one.tenant_id)
+        if not owners:
+            return "a workload"
+        first = f"“{found[0]}”" if found else "a workload of another namespace"
+        return f"{first}, which is" if len(owners) == 1 else f"{first} and others, which are"
 
 
 def _promise(kept: Reservation) -> str:

@@ -156,7 +156,8 @@ async def test_room_is_kept_for_one_that_lacks_only_nodes() -> None:
     room_s = kept.starts_at.timestamp() - (await world.row(first)).admitted_at.timestamp()
     assert 0 <= room_s - (60 + 600 + 120) < 1, "rounded up"
     assert "; a node is kept so that it starts by " in (await state(large))[1]
-    assert (await state(endless))[1].endswith("what is free is kept for a workload ahead of it")
+    told = "what is free is kept for a workload of another namespace, which is ahead of it"
+    assert (await state(endless))[1].endswith(told)
     await Workload.objects.filter(pk__in=[first.pk, short.pk]).aupdate(desired="stop")
     await world.until(lambda row: row.state == "running", of=large, seconds=10)
     assert (await state(endless))[0] == "queued"

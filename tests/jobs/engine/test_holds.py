@@ -91,7 +91,7 @@ async def test_a_hold_moves_a_promise_and_says_whose() -> None:
     assert after.starts_at is not None
     assert (after.starts_at - before.starts_at).total_seconds() >= 2400
     row = await world.row(large)
-    assert "; node is held from " in row.reason_text
+    assert "; node node is held from " in row.reason_text
     assert "a node is kept so that it starts by " in row.reason_text
     # What ends before still starts there, and nothing that may last longer.
     short = await held.submit("short", 1, "alice", deadline_s=600)
@@ -99,7 +99,7 @@ async def test_a_hold_moves_a_promise_and_says_whose() -> None:
     await world.until(lambda row: row.state == "running", of=short)
     assert (await held.nodes())["short"] == "node"
     assert (await world.row(endless)).state == "queued"
-    assert "node is held from " in (await world.row(endless)).reason_text
+    assert "node node is held from " in (await world.row(endless)).reason_text
 
 
 async def test_a_hold_that_comes_while_a_look_goes_on_is_seen_by_it(
@@ -125,7 +125,7 @@ async def test_a_hold_that_comes_while_a_look_goes_on_is_seen_by_it(
     assert (moved, held.stays) == ([[]], [])
     row = await world.row(endless)
     assert (row.state, row.plan) == ("queued", None)
-    assert "other is held from " in row.reason_text
+    assert "node other is held from " in row.reason_text
 
 
 async def test_low_leaves_one_grace_before_and_what_else_runs_stays() -> None:

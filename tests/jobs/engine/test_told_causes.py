@@ -204,7 +204,7 @@ def at_once(one: Situation) -> Situation:
 
 OLD = {"queued_at": NOW - timedelta(hours=7)}
 FREE = "Waiting for free nodes: needs {} GPUs, {} of 8 free"
-KEPT = "Waiting for free nodes: what is free is kept for a workload ahead of it"
+KEPT = "Waiting for free nodes: what is free is kept for “v”, which is ahead of it"
 # fmt: off
 SITUATIONS = {
     "quota": Situation(
@@ -245,11 +245,11 @@ SITUATIONS = {
     "work without a limit": Situation(
         (runs("r", 8, namespace="u"),), (waits("w", 4),), FREE.format(4, 0), "unlimited", "r"),
     "an admin holds the only node": Situation(
-        (), (waits("w", 4),), "Waiting for a node: a is held from 14:00 UTC on 20 November by an admin",
-        "hold", holds={"a": 2 * HOUR_S}, without=released),
+        (), (waits("w", 4),), "Waiting for a node: node a is held from 14:00 UTC on 20 November until an admin "
+        "releases it", "hold", holds={"a": 2 * HOUR_S}, without=released),
     "an admin holds one of two": Situation(
         (runs("r", 8, HOUR_S, "b", namespace="u"),), (waits("w", 4),),
-        "Waiting for free nodes: needs 4 GPUs, 0 of 16 free; 1 of 2 nodes take no pods; a is held from",
+        "Waiting for free nodes: needs 4 GPUs, 0 of 16 free; 1 of 2 nodes take no pods; node a is held from",
         "deadline", "r", nodes={"a": 8, "b": 8}, holds={"a": 0}, without=released),
     "a usual duration, this time longer": Situation(
         (runs("r", 8, namespace="u"),), (waits("w", 4),), FREE.format(4, 0), "usual", "r",
@@ -271,8 +271,10 @@ def test_what_is_told_of_a_situation_comes_true(case: str) -> None:
     fits = {one.queued.name: one.fit for one in looked.decisions}
     usual = {an_id(name): lasts_s for name, lasts_s in situation.usual.items()}
     place = places_of(looked, usual, NOW_S)[UUID(an_id(situation.about))]
-    assert bool(situation.holds) == any(rule.startswith("Hold: a is") for rule in place.rules)
+    assert bool(situation.holds) == any(rule.startswith("Hold: node a is") for rule in place.rules)
     assert fits[situation.about].text.startswith(situation.lacks)
+    kept = "Reservation: a node is kept for “v”, which is ahead of it and starts by "
+    assert situation.lacks != KEPT or any(rule.startswith(kept) for rule in place.rules)
     cause = UUID(an_id(situation.cause)) if situation.cause else None
     assert (place.basis, place.cause) == (situation.basis, cause)
 

@@ -217,7 +217,7 @@ def test_the_form_counts_with_holds() -> None:
     NodeHold.objects.create(node="gpu-01", from_at=at, held_by="root")
     endless, brief = (spec_of(new_job(bob, **more), TrainingSpec) for more in ({}, LIMITED))
     told = fit(kind, endless, bob)
-    text = f"Waiting for a node: gpu-01 is held from {at:%H:%M UTC on %d %B} by an admin"
+    text = f"Waiting for a node: node gpu-01 is held from {at:%H:%M UTC on %d %B} until an admin releases it"
     assert (told.kind, told.text) == ("later", text)
     assert fit(kind, brief, bob).kind == "now"
 

@@ -159,7 +159,7 @@ def test_a_page_says_the_place_what_is_lacking_and_when_because_of_what(alice: T
     assert f"{begins}what runs there has no deadline." in told(root, last)
     in_2h = now() + timedelta(hours=2, seconds=10)
     QueuePlace.objects.filter(workload=last).update(basis="usual", cause=first.pk, starts_at=in_2h)
-    ahead = "when first, which is queued ahead of it, ends, if it takes as long as usual."
+    ahead = "when first, which is queued ahead of it and has yet to start, ends, if it takes as long as usual."
     assert f"May start in about 2 h, {ahead}" in told(alice.owner, last)
     place = rest(alice.owner, "/api/v1/queue/")["results"][0]
     assert place["start_estimate"]["basis"] == "when runs ends (deadline)"

@@ -45,7 +45,7 @@ UNPLACED = "Not all replicas were scheduled within 1 minute: 0/3 nodes match"
 AGAIN = f"{UNPLACED}. The next attempt is in about 2 minutes"
 CLOSED = QuotaHeadroom(HARD, HARD, "The namespace is suspended.", "tenant_suspended")
 FULL = node(used=Amount(4000, 4 * GI, 0, 4))
-KEPT = "Waiting for free nodes: what is free is kept for a workload ahead of it"
+KEPT = "Waiting for free nodes: what is free is kept for {}, which is ahead of it"
 PROMISE = "; a node is kept so that it starts by 13:00 UTC on 20 November at the latest"
 IN_AN_HOUR = (running("r", 4, 3600),)
 # A table: the queue, headrooms, nodes, what runs, and what each is told.
@@ -67,7 +67,10 @@ LOOKS = {
         {"big": FREE_NODES.format(1), "small": "now"}),
     "unless room is kept for it": (
         [queued("big", 1, cpu=8), queued("small", 2)], EIGHT, FULL, IN_AN_HOUR,
-        {"big": FREE_NODES.format(4) + PROMISE, "small": KEPT}),
+        {"big": FREE_NODES.format(4) + PROMISE, "small": KEPT.format("“big”")}),
+    "whose name another namespace is not told": (
+        [queued("big", 1, cpu=8), queued("small", 2, tenant="u")], EIGHT, FULL, IN_AN_HOUR,
+        {"big": FREE_NODES.format(4) + PROMISE, "small": KEPT.format("a workload of another namespace")}),
     "beside which what ends in time starts": (
         [queued("big", 1, cpu=8), queued("short", 2, lasts_s=3600)], EIGHT, FULL, IN_AN_HOUR,
         {"big": FREE_NODES.format(1) + PROMISE, "short": "now"}),
@@ -78,13 +81,13 @@ LOOKS = {
     "what sits out its back-off holds up nobody": (
         [queued("a", 1, not_before=NOW + timedelta(seconds=119)), queued("b", 2)], HEADROOM, node(), (),
         {"a": WITHDRAWN, "b": "now"}),
-    "what is larger than a part by weight holds up nobody, for the part may grow": (
-        [queued("large", 1, cpu=9), queued("b", 2)],
-        {"t": replace(HEADROOM["t"], by_weight=True)}, PLENTY, (),
     "and says why it was not placed, as long as it does": (
         [queued("a", 1, not_before=NOW + timedelta(seconds=119), shown=Reason("withdrawn", UNPLACED)),
          queued("b", 2, not_before=NOW + timedelta(seconds=119), shown=Reason("withdrawn", AGAIN))],
         HEADROOM, node(), (), {"a": AGAIN, "b": AGAIN}),
+    "what is larger than a part by weight holds up nobody, for the part may grow": (
+        [queued("large", 1, cpu=9), queued("b", 2)],
+        {"t": replace(HEADROOM["t"], by_weight=True)}, PLENTY, (),
         {"large": "Waiting for quota: needs 9 CPU, its part by weight is 8 now", "b": "now"}),
     "a closed namespace starts nothing": (
         [queued("a", 1)], {"t": CLOSED}, node(), (), {"a": CLOSED.closed}),
