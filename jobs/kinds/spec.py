@@ -24,6 +24,10 @@ class WorkloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     replicas: dict[str, RoleRequest]  # role -> what each of its replicas asks for
 
+    def image_of(self, role: str) -> str:
+        """In what the replicas of a role run."""
+        return self.replicas[role].image or self.image
+
     @property
     def kept_by_role(self) -> Mapping[str, Any]:
         """What the column of replicas keeps of each role besides, for those who read nothing else."""

@@ -23,7 +23,7 @@ from jobs.rules.queue.holds import answer_beside, closed, held_before
 from jobs.rules.queue.state import LOW, UNKNOWN
 from jobs.rules.queue.times import seconds_of
 from jobs.rules.states import WorkloadState
-from jobs.scheduling.guards import images_of, read_guarded_images, read_suspicious_nodes
+from jobs.scheduling.guards import read_guarded_images, read_suspicious_nodes
 from jobs.scheduling.models import NodeHold
 from portal.catalog import get_catalog
 from portal.pools import DEFAULT
@@ -107,7 +107,7 @@ def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
 
 def _guarded(spec: WorkloadSpec, tenant: Tenant) -> Fit | None:
     """Why its image keeps it waiting; None: it does not."""
-    now, images = timezone.now(), set(images_of(Workload(**columns_of(spec))).values())
+    now, images = timezone.now(), {spec.image_of(role) for role in spec.replicas}
     found = Guards(images=read_guarded_images(now, images))
     return found.wait_of(images, str(tenant.pk), now)
 

@@ -95,10 +95,6 @@ class TrainingSpec(WorkloadSpec, frozen=True, kw_only=True):
         """What the replicas of a role run."""
         return self.replicas[role].command or self.command
 
-    def image_of(self, role: str) -> str:
-        """In what they run it."""
-        return self.replicas[role].image or self.image
-
     @property
     def least(self) -> dict[str, int]:
         """Role -> fewest replicas, of those that may go on with fewer than all."""

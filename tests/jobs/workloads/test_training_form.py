@@ -176,6 +176,17 @@ def test_the_panel_tells_at_once_whether_it_fits(
     assert not Workload.objects.exists()
 
 
+def test_the_panel_tells_of_an_image_that_cannot_be_pulled(alice: Tenant, client: Client) -> None:
+    tried = make_job(alice, state="starting", image="x:1", admitted_at=datetime.now(UTC))
+    text = 'Failed to pull image "x:1": not found'
+    event = {"at": tried.admitted_at, "reason": "Failed", "message": text, "count": 3}
+    tried.events.create(uid="e", **event)
+    for image, is_told in (("x:1", True), ("x:2", False)):
+        typed = fields(topology="tf-ps") | {"replicas.ps.image": image}
+        panel = page_of(client.post("/trainings/new/fit/", typed)).text
+        assert ("x:1 could not be pulled three times" in panel) is is_told, panel
+
+
 def test_advice_on_a_deadline_below_the_usual_duration(alice: Tenant, client: Client) -> None:
     began = datetime(2026, 1, 1, tzinfo=UTC)
     for minutes in (10, 70, 80):
