@@ -84,11 +84,14 @@ def test_a_lost_database_is_restored_and_what_came_since_is_adopted(parts: Parts
     listed = parts.run("manage.py", "adopt")
     assert f"{home['namespace']}  of bob, who is new" in listed
     assert "Volumes that no row knows: 2" in listed
+    assert "Claims that no row knows: 2" in listed
     assert "TensorBoards that no row knows: 2" in listed
+    assert "Services without a root that no row knows: 0" in listed
     parts.run("manage.py", "adopt", "--yes")
     again = parts.run("manage.py", "adopt")
     assert "Namespaces that no row knows: 0" in again
     assert "Volumes that no row knows: 0" in again
+    assert "Claims that no row knows: 0" in again
 
     root = parts.sign_in("root")
 

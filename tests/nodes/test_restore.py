@@ -39,7 +39,7 @@ def test_a_dropped_database_comes_back_and_what_runs_ends_with_its_log(site: Sit
     said = site.run(restore)
     site.double()
     unknown = re.findall(r"(?m)^(.*) that no row knows: (\d+)$", said)
-    assert len(unknown) == 3
+    assert len(unknown) == 5
     assert {number for _, number in unknown} == {"0"}, said
 
     assert lives(site.pods_of(job["id"], notebook.id)) == before

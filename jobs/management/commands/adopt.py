@@ -22,14 +22,22 @@ from tenants.namespaces.adopting import (
     owner_of,
 )
 
-_KINDS = ("Namespace", "PersistentVolume", "Job", "Deployment")
+_KINDS = (
+    "Namespace",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Job",
+    "Deployment",
+    "Service",
+)
 
 
 class Command(BaseCommand):
     """It reads the cluster by the account of the reconciler, and changes rows; roots only if told to."""
 
     help = (
-        "List namespaces, volumes and roots in the cluster that no row knows; take namespaces over."
+        "List namespaces, volumes, claims, roots and Services in the cluster that no row knows; "
+        "take namespaces over."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -72,8 +80,12 @@ class Command(BaseCommand):
             for one in wanted:
                 self._adopt(one)
         self._list("Volumes that no row knows", _unknown_volumes(seen, _known()))
-        roots = _unknown_roots(seen)
-        self._list("Trainings, notebooks and TensorBoards that no row knows", map(_root, roots))
+        self._list("Claims that no row knows", _unknown_claims(seen, _known()))
+        roots = _orphans(seen, "Job", "Deployment")
+        lines = [_root(root) + _ports(_services_of(root, seen)) for root in roots]
+        self._list("Trainings, notebooks and TensorBoards that no row knows", lines)
+        services = [_root(one) + _ports([one]) for one in _orphans(seen, "Service")]
+        self._list("Services without a root that no row knows", services)
         if options["delete_roots"]:
             known = {
                 one["metadata"]["name"] for one in seen["Namespace"] if owner_of(one) in _known()
@@ -154,9 +166,14 @@ def _line(lost: LostNamespace) -> str:
     return f"{lost.name}  of {whose}; {sizes}{refused}"
 
 
+def _owners(seen: dict[str, list[Object]]) -> dict[str, str]:
+    """Name of each namespace of Homeport's -> its tenant's id."""
+    return {one["metadata"]["name"]: owner_of(one) for one in seen["Namespace"] if is_ours(one)}
+
+
 def _unknown_volumes(seen: dict[str, list[Object]], known: set[str]) -> list[str]:
     """In words, those that a namespace of Homeport's claims, or that a purge has left."""
-    owners = {one["metadata"]["name"]: owner_of(one) for one in seen["Namespace"] if is_ours(one)}
+    owners = _owners(seen)
     found = []
     for volume in seen["PersistentVolume"]:
         claim = (volume.get("spec") or {}).get("claimRef") or {}
@@ -168,12 +185,28 @@ def _unknown_volumes(seen: dict[str, list[Object]], known: set[str]) -> list[str
     return sorted(found)
 
 
-def _unknown_roots(seen: dict[str, list[Object]]) -> list[Object]:
-    """Of workloads: what they own goes with them."""
+def _unknown_claims(seen: dict[str, list[Object]], known: set[str]) -> list[str]:
+    """In words, those that Homeport made for somebody, and all others of a namespace that it made."""
+    owners = _owners(seen)
+    found = []
+    for claim in seen["PersistentVolumeClaim"]:
+        meta, spec = claim["metadata"], claim.get("spec") or {}
+        owner = owner_of(claim) if is_ours(claim) else owners.get(meta["namespace"], "")
+        if owner and owner not in known and not meta.get("ownerReferences"):
+            volume = spec.get("volumeName")
+            phase = (claim.get("status") or {}).get("phase", "?")
+            state = f"of volume {volume}" if phase == "Bound" else f"without a volume, {phase}"
+            found.append(f"{meta['namespace']}  {meta['name']}, {state}")
+    return sorted(found)
+
+
+def _orphans(seen: dict[str, list[Object]], *kinds: str) -> list[Object]:
+    """Of workloads, what goes with nothing else; what they own goes with them."""
     rows = {str(pk) for pk in Workload.objects.values_list("pk", flat=True)}
     found = [
         thing
-        for thing in (*seen["Job"], *seen["Deployment"])
+        for kind in kinds
+        for thing in seen[kind]
         if is_ours(thing)
         and owner_of(thing) not in rows
         and not thing["metadata"].get("ownerReferences")
@@ -184,3 +217,19 @@ def _unknown_roots(seen: dict[str, list[Object]]) -> list[Object]:
 def _root(root: Object) -> str:
     meta = root["metadata"]
     return f"{meta['namespace']}  {root['kind']} {meta['name']}, since {meta['creationTimestamp']}"
+
+
+def _services_of(root: Object, seen: dict[str, list[Object]]) -> list[Object]:
+    uid = root["metadata"]["uid"]
+    return [
+        one
+        for one in seen["Service"]
+        if uid in [owner["uid"] for owner in one["metadata"].get("ownerReferences") or ()]
+    ]
+
+
+def _ports(services: list[Object]) -> str:
+    """In words, the ports of nodes that they hold; empty: none."""
+    ports = [port for one in services for port in (one.get("spec") or {}).get("ports") or ()]
+    held = sorted(port["nodePort"] for port in ports if port.get("nodePort"))
+    return f", NodePort {' and '.join(map(str, held))}" if held else ""

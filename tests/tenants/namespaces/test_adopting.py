@@ -146,10 +146,16 @@ def test_who_came_back_meanwhile_keeps_account_and_gets_the_namespace():
     assert ensure_tenant(user=ada).namespace == f"u-ada-{ada.pk.hex[:8]}-3"
 
 
-def put_root(room: Room, kind: str, owner: str, namespace: str) -> None:
-    marks = {labels.MANAGED_BY: "homeport", labels.OWNER: owner}
+def put_lost(room: Room, kind: str, namespace: str, owner: str = "", **more: Any) -> dict[str, Any]:
+    """An object of ours that no row knows; `more` is of the object."""
+    marks = {labels.MANAGED_BY: "homeport", labels.OWNER: owner or str(uuid4())}
     meta = {"name": f"lost-{kind.lower()}", "namespace": namespace, "labels": marks}
-    room.api.put({"kind": kind, "metadata": {**meta, "creationTimestamp": "2026-11-26T00:00:00Z"}})
+    meta |= {"creationTimestamp": "2026-11-26T00:00:00Z", **more.pop("metadata", {})}
+    return room.api.put({"kind": kind, "metadata": meta, **more})
+
+
+def gate(port: int) -> dict[str, Any]:
+    return {"type": "NodePort", "ports": [{"port": 8888, "nodePort": port}]}
 
 
 async def told(*arguments: str) -> str:
@@ -180,16 +186,31 @@ async def test_a_lost_database_gets_its_namespaces_back(
     await sync_to_async(User.objects.all().delete)()
     other = namespace("u-eve-1b2c3d4e", portal="http://other")
     room.api.put({"kind": "Namespace", **other})
-    put_root(room, "Job", str(uuid4()), before.namespace)
-    put_root(room, "Deployment", str(uuid4()), "u-eve-1b2c3d4e")
+    put_lost(room, "Job", before.namespace)
+    served = put_lost(room, "Deployment", "u-eve-1b2c3d4e")
+    owned = {"name": "owned", "ownerReferences": [{"uid": served["metadata"]["uid"]}]}
+    put_lost(room, "Service", "u-eve-1b2c3d4e", metadata=owned, spec=gate(30123))
+    put_lost(room, "Service", before.namespace, spec=gate(30200))
+    waits = {"name": "waits", "namespace": before.namespace, "labels": {}}
+    pending = {"status": {"phase": "Pending"}}
+    room.api.put({"kind": "PersistentVolumeClaim", "metadata": waits, **pending})
+    put_lost(room, "PersistentVolumeClaim", "elsewhere", metadata={"labels": {}}, **pending)
     listed = await told()
+    assert "Claims that no row knows: 3" in listed
+    assert f"{before.namespace}  data, of volume pv-" in listed
+    assert f"{before.namespace}  waits, without a volume, Pending" in listed
     assert f"{before.namespace}  of alice, who is new" in listed
     assert "Nothing was adopted." in listed
     adopted = await told("--yes")
     assert f"Adopted {before.namespace} of alice." in adopted
     assert "u-eve-1b2c3d4e  of ada, who is new" in adopted
     assert "Volumes that no row knows: 0" in adopted
+    assert "Claims that no row knows: 0" in adopted
     assert "TensorBoards that no row knows: 2" in adopted
+    since = "since 2026-11-26T00:00:00Z"
+    assert f"u-eve-1b2c3d4e  Deployment lost-deployment, {since}, NodePort 30123" in adopted
+    assert "Services without a root that no row knows: 1" in adopted
+    assert f"{before.namespace}  Service lost-service, {since}, NodePort 30200" in adopted
     uids = [room.api.find("PersistentVolumeClaim", before.namespace, n) for n in ("data", "log")]
     await room.until_active()
     assert (room.tenant.pk, room.tenant.quota) == (before.pk, before.quota)
