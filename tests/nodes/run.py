@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from deploy.testcluster import binaries
-from deploy.testcluster.nodes import images, products
+from deploy.testcluster.nodes import images, network, products
 from tests.image import build
 from tests.lanes import APART, INSIDE, LEFT_OUT, NODES, OVERLAY, OWN_NODES, QUIET
 from tests.nodes.conftest import LEFT_OUT_BECAUSE
@@ -88,14 +88,17 @@ def main() -> int:
     reason = Path(f"{folder}-left-out")
     if may_be_left_out:
         os.environ[LEFT_OUT_BECAUSE] = str(reason)
-    before, network, filters = left.by_default(), of_network(), packet_filters()
+    before, devices, filters = left.by_default(), of_network(), packet_filters()
     try:
         if words:
             code = run(*words)
         else:
             apart = [(file,) for file in APART]
             calls = [(tests, "") for tests in (OWN_NODES, INSIDE, *apart, NODES)]
-            calls.append((OVERLAY, "yes"))
+            if why_not := network.why_no_overlay():
+                say(f"Nodes with an overlay network are left out: {why_not}")
+            else:
+                calls.append((OVERLAY, "yes"))
             code = max(run(*QUIET, *tests, NODES_OVERLAY=is_so) for tests, is_so in calls)
     except KeyboardInterrupt:
         left.remove(folder)
@@ -103,7 +106,7 @@ def main() -> int:
     if os.environ.get(_KEPT):
         say(f"Kept: {folder}")
         return code
-    found = of_nodes() + [line for line in of_network() if line not in network]
+    found = of_nodes() + [line for line in of_network() if line not in devices]
     found += left.remove(folder) + left.made_by_default(before)
     found += ["rules of packet filters"] if packet_filters() != filters else []
     say(f"This run left behind: {'; '.join(found)}." if found else "Nothing is left of it.")

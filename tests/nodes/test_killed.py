@@ -6,7 +6,10 @@ In a pytest call of its own: there can be one such cluster at a time on a machin
 import subprocess
 import sys
 import tempfile
+from itertools import takewhile
 from pathlib import Path
+
+import pytest
 
 from deploy.testcluster.nodes import images, products
 from deploy.testcluster.nodes.cluster import READY_S
@@ -21,13 +24,15 @@ from tests.upstream import left
 _RUNNER = """
 import pathlib, sys, time
 from deploy.testcluster.nodes.cluster import NodeCluster
-with NodeCluster(pathlib.Path(sys.argv[1]), is_thrown_away=True) as cluster:
-    print(cluster.kubeconfig, flush=True)
+with NodeCluster(pathlib.Path(sys.argv[1]), is_thrown_away=True, say=print) as cluster:
+    print(cluster.kubeconfig, "END", sep="\\n", flush=True)
     time.sleep(3600)
 """
 
 
-def test_nothing_is_left_when_the_runner_is_killed() -> None:
+def test_nothing_is_left_when_the_runner_is_killed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     need_nodes()
     products.prepare()
     images.layers()
@@ -39,7 +44,10 @@ def test_nothing_is_left_when_the_runner_is_killed() -> None:
     runner = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert runner.stdout is not None
-        pods = Pods(Path(runner.stdout.readline().strip()))
+        *_, ready, kubeconfig = takewhile(lambda line: line != "END\n", runner.stdout)
+        with capsys.disabled():
+            print(f"\n{ready}", end="")
+        pods = Pods(Path(kubeconfig.strip()))
         account = ("-n", "default", "get", "serviceaccount", "default")
         wait_for("pods are admitted", lambda: pods.ask(*account).is_done)
         pods.apply(server("default", "one", "node-1"), server("default", "two", "node-2"))

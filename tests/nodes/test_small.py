@@ -34,6 +34,7 @@ from tests.tools.manifests import blocks, checkout, objects
 from tests.tools.waiting import wait_for
 
 START_S = 180
+SIGNED_IN_S, FIRST_TRAINING_S = 120, 30  # at most, the images being there
 SITE = values(network.address(1)) | {"NODE_CIDRS": f"{network.address(1)}/32"}
 LINES = """
 import time
@@ -139,3 +140,5 @@ def test_the_page_leads_from_an_empty_node_to_a_notebook(
             f"\nsigned in {signed_in_s:.0f} s after the first command, a training in {trained_s:.0f} s more; "
             f"doctor: {examined}"
         )
+    assert signed_in_s <= SIGNED_IN_S
+    assert trained_s <= FIRST_TRAINING_S

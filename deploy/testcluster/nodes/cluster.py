@@ -86,8 +86,11 @@ class NodeCluster:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.home.mkdir(parents=True, exist_ok=True)
+            began_s = time.monotonic()
             made_of = parts(self.home / "images", self._say)
+            prepared_s = time.monotonic() - began_s
             stack.enter_context(_alone(self._say))
+            began_s = time.monotonic() - prepared_s  # waiting for another cluster is not its time
             for number in range(1, COUNT + 1):
                 sweep.remove(cgroup_of(number))  # of a run whose sweeper was killed with it
             stack.enter_context(self._swept())
@@ -111,6 +114,8 @@ class NodeCluster:
                 self.wait_until_ready(node)
             if not dns.is_running:
                 raise NodeError(f"{dns.name} ended:\n{dns.last_words()}")
+            took_s = time.monotonic() - began_s
+            self._say(f"nodes that are Ready: {self._count}, after {took_s:.1f} s")
             self._stack = stack.pop_all()
         return self
 
