@@ -15,6 +15,7 @@ from uuid import UUID
 from deploy.child import Child
 from deploy.testcluster import kwok
 from deploy.testcluster.controlplane import ControlPlane, Options
+from deploy.testcluster.ports import free_port
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest
 from tests.scale.cluster import pods
 from tests.scale.cluster.kube import Admin, Audit
@@ -100,6 +101,7 @@ class Lab(Stacked):
     Attributes:
         portal: the web server, for sessions and tokens.
         relay: what the web server asks of the cluster goes through it.
+        metrics_ports: of each role, for Prometheus.
     """
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
@@ -112,6 +114,7 @@ class Lab(Stacked):
         self.admin: Admin
         self.audit: Audit
         self._say = say
+        self.metrics_ports = {role: free_port() for role in (WEB, RECONCILER)}
         self._roles: dict[str, Child] = {}
         self._environ: dict[str, str] = {}
 
@@ -160,7 +163,12 @@ class Lab(Stacked):
         child = Child(
             role,
             [sys.executable, "manage.py", "serve", argument],
-            {**os.environ, **self._environ, "HOMEPORT_KUBECONFIG": str(kubeconfig)},
+            {
+                **os.environ,
+                **self._environ,
+                "HOMEPORT_KUBECONFIG": str(kubeconfig),
+                "METRICS_PORT": str(self.metrics_ports[role]),
+            },
             ROOT,
             log=self.folder / f"{role}.log",
         )

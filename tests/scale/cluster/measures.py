@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import requests
+
 from portal.cluster.listwatch import NORMAL_TIMING
 from tests.bench.processes import cpu_s, rss_bytes
 from tests.e2e.portal import ROOT
@@ -25,6 +27,7 @@ Add = Callable[[str, Any], None]
 MIB = 2**20
 _AUDIT_S = 3.0  # the audit log is written in batches
 _QUIET_S = 10.0
+_MOST_SERIES, _MOST_SCRAPE_MS = 600, 50
 _PROGRAMS = ("etcd", "kube-apiserver")
 
 
@@ -100,6 +103,20 @@ def memory(lab: Lab, add: Add, pods: int) -> None:
     """Resident memory of the processes."""
     for role in (RECONCILER, WEB):
         add(f"{role} with {pods} pods, MiB", rss_bytes(lab.pid(role)) / MIB)
+
+
+def scrapes(lab: Lab, add: Add) -> None:
+    """What a scrape by Prometheus brings and how long it takes, the best of five."""
+    for role, port in lab.metrics_ports.items():
+        times_ms = []
+        for _ in range(5):
+            began_s = time.monotonic()
+            answer = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=60)
+            times_ms.append((time.monotonic() - began_s) * 1000)
+            answer.raise_for_status()
+        series = sum(not line.startswith("#") for line in answer.text.splitlines())
+        add(f"scrape of {role}: series, at most {_MOST_SERIES}", series)
+        add(f"scrape of {role}: ms, at most {_MOST_SCRAPE_MS}", min(times_ms))
 
 
 def _pids(lab: Lab) -> dict[str, int]:

@@ -110,6 +110,7 @@ def main() -> None:
             else:
                 measures.memory(lab, table.add, size.pods)
                 measures.steady(lab, table.add, given.watch_s)
+                measures.scrapes(lab, table.add)
                 measures.events(lab, table.add, restarts, given.events)
                 measures.churn(lab, table.add, restarts, given.watch_s)
                 measures.pages_of(lab, table.add, given.rounds)
