@@ -1,6 +1,6 @@
 """What the page and the REST list of nodes show: each node, and all of them together."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -16,11 +16,10 @@ from django.utils.translation import gettext_lazy as _
 from jobs.fleet.gpu_users import GpuUser, GpuUsers
 from jobs.fleet.node_notes import SIMULATED, NodeNote, is_simulated, notes_on, taint_text
 from jobs.fleet.pools import PoolLine, pool_lines
+from jobs.fleet.shown_holds import ShownHolds
 from jobs.models import Node, Workload
 from jobs.rules.queue.guards import SuspiciousNode
 from jobs.scheduling.guards import read_suspicious_nodes
-from jobs.scheduling.holds import lasting_on
-from jobs.scheduling.models import NodeHold
 from portal.catalog import known_pools
 from portal.pools import Pool, keys_of, pool_of
 from portal.web.lists import revision_of
@@ -202,26 +201,16 @@ class NodesPage:
     @cached_property
     def pool_lines(self) -> list[PoolLine]:
         """What pools there are, with how many nodes."""
-        held_of: dict[str, list[str]] = defaultdict(list)
-        for node in self._all:
-            if node.name in self.holds:
-                held_of[node.pool].append(node.name)
-        return pool_lines(self.pools, Counter(node.pool for node in self._all), held_of)
+        counts = Counter(node.pool for node in self._all)
+        return pool_lines(self.pools, counts, self.holds.by_pool)
 
     @cached_property
     def may_hold(self) -> bool:
         return policy.may(self.user, "administer")
 
     @cached_property
-    def holds(self) -> dict[str, NodeHold]:
-        """By the name of a node."""
-        return {row.node: row for row in NodeHold.objects.all()}
-
-    @cached_property
-    def holds_elsewhere(self) -> list[NodeHold]:
-        """Of nodes that the cluster does not have now."""
-        known = {node.name for node in self._all}
-        return [row for name, row in self.holds.items() if name not in known]
+    def holds(self) -> ShownHolds:
+        return ShownHolds({node.name: node.pool for node in self._all})
 
     @cached_property
     def _all(self) -> list[Counted]:
@@ -249,11 +238,9 @@ class NodesPage:
         # What has gone in between is left out.
         shown = [rows[node.name] for node in self.page.object_list if node.name in rows]
         gpu_users = GpuUsers(self.user, shown)
-        suspicious = self.suspicious
-        held = {node.name: self.holds[node.name] for node in shown if node.name in self.holds}
-        from_at = {name: row.from_at for name, row in held.items()}
+        suspicious, held = self.suspicious, self.holds.rows
         # Whose work it is only admins may read of everybody.
-        lasting = lasting_on(from_at) if held and self.may_hold else {}
+        lasting = self.holds.lasting(node.name for node in shown) if self.may_hold else {}
         return [
             NodeCard(
                 node,
@@ -311,8 +298,7 @@ class NodesPage:
         shown = [(card.node.name, card.node.seen_at, card.gpu_users) for card in self.cards]
         # Each write of a node has a later time, and one that goes is one less.
         last = max((node.seen_at for node in self._all), default=None)
-        held = [(row.node, row.from_at, row.reason) for row in self.holds.values()]
         lasting = [(row.pk, row.revision) for card in self.cards for row in card.lasting]
         suspicious = tuple(self.suspicious.values())
-        others = (self.count, last, held, lasting, suspicious)
+        others = (self.count, last, self.holds.marks, lasting, suspicious)
         return revision_of(shown, others)
