@@ -17,10 +17,13 @@ from django.core import checks
 from django.http.request import validate_host
 
 from portal import environment, insecure
+from portal.authorities import read_authorities
+from portal.errors import ConfigurationError
 
 HOSTS = "homeport.E001"
 FILES = "homeport.E002"
 WILDCARDS = "homeport.E006"
+AUTHORITIES = "homeport.E008"
 TLS = "homeport.W001"
 HOME = "homeport.W002"
 PROXIES = "homeport.W003"
@@ -66,6 +69,19 @@ def check_gate(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.Check
             )
         )
     return found
+
+
+@checks.register("homeport")
+def check_authorities(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
+    """The file of authorities that people's pods are given."""
+    if not settings.POD_AUTHORITIES_FILE:
+        return []
+    try:
+        read_authorities(settings.POD_AUTHORITIES_FILE)
+    except ConfigurationError as error:
+        hint = "Certificates of authorities as PEM, one after the other; or leave it empty."
+        return [checks.Error(str(error), hint=hint, id=AUTHORITIES)]
+    return []
 
 
 @checks.register("homeport")

@@ -18,7 +18,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 
 from jobs.engine import gangs, manifests, secrets
-from jobs.engine.pull_secret import PullSecret
+from jobs.engine.site_files import SiteFiles
 from jobs.kinds.manifests import named_secrets
 from jobs.kinds.plan import (
     CreateAll,
@@ -52,6 +52,7 @@ from portal.cluster.errors import (
 from portal.cluster.kinds import get_kind
 from portal.cluster.manifests import Object
 from portal.cluster.names import secret_of_object
+from portal.errors import ConfigurationError
 from portal.storage import get_store
 
 log = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class Executor:
         self._cluster = cluster
         self._check = check
         self._has_pod_groups = has_pod_groups
-        self._pull_secret = PullSecret(cluster)
+        self._site_files = SiteFiles(cluster)
 
     # --- the steps ---
     async def run(self, batch: StepBatch) -> StepResult:
@@ -123,7 +124,7 @@ class Executor:
             raise
         except ClusterError as error:
             return _failed(result, error)
-        except (ObjectDoesNotExist, DatabaseError, OSError) as error:
+        except (ObjectDoesNotExist, DatabaseError, ConfigurationError, OSError) as error:
             return replace(result, error=f"{type(error).__name__}: {error}")
         except Exception as error:  # the named fence: one poisoned row must not stop the others
             log.exception("%s: a step failed", batch.workload_id)
@@ -174,7 +175,7 @@ class Executor:
         lacking = await self._lacking_secret(batch, documents)
         if lacking is not None:
             return replace(result, **lacking)
-        await self._pull_secret.ensure(batch.row.namespace)
+        await self._site_files.ensure(batch.row.namespace)
         try:
             group = await asyncio.to_thread(gangs.group_of, batch.row, documents)
             if group is not None and self._has_pod_groups():
@@ -236,7 +237,7 @@ class Executor:
         for document in await sync_to_async(manifests.load)(batch.row):
             if document["kind"] in {"ConfigMap", "Secret"}:
                 await self._create_child(batch, document, root)
-        await self._pull_secret.ensure(batch.row.namespace)
+        await self._site_files.ensure(batch.row.namespace)
         rescue = await sync_to_async(manifests.render_rescue)(batch.row, step)
         await self._cluster.create_or_adopt(rescue)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from django.utils.crypto import salted_hmac
 
-from jobs.engine.pull_secret import PullSecret
+from jobs.engine.site_files import SiteFiles
 from jobs.kinds.manifests import pod_settings
 from portal.cluster import manifests
 from portal.cluster.client import Cluster, Object
@@ -133,7 +133,7 @@ class NetworkCheck:
         for namespace in namespaces():
             for document in await asyncio.to_thread(_frame, namespace):
                 await self._make(document)
-            await PullSecret(self._cluster).ensure(namespace)
+            await SiteFiles(self._cluster).ensure_pull_secret(namespace)
         await self._clear()
         servers = []
         for side in _SIDES:

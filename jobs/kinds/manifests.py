@@ -18,7 +18,9 @@ from portal.pools import DEFAULT, HOSTNAME, Pool, get_pool, node_terms
 from tenants.manifests import ACCOUNT
 from tenants.models import Tenant
 
-PULL_SECRET = "homeport-pull"  # of PORTAL_PULL_SECRET_FILE, in each namespace
+# In each namespace, of PORTAL_PULL_SECRET_FILE and POD_AUTHORITIES_FILE.
+PULL_SECRET = "homeport-pull"
+AUTHORITIES = "homeport-authorities"
 PREFERRED_MOST = 20  # names of nodes; each is a term of its own in every pod
 ATTEMPTS_MAX = 999  # names count attempts up to here, then from 1 again
 
@@ -68,6 +70,7 @@ class PodSettings:
         known_pools: those of the catalog; none where it does not matter on which nodes they run.
         pools: role -> the name of its pool; what is not named is in `default`.
         secrets: those of the person, as they are at this moment.
+        authorities: name of the ConfigMap of those that pods are given to trust; empty: none.
     """
 
     portal_url: str
@@ -84,6 +87,7 @@ class PodSettings:
     known_pools: tuple[Pool, ...] = ()
     pools: Mapping[str, str] = field(default_factory=dict)
     secrets: PodSecrets = field(default_factory=PodSecrets)
+    authorities: str = ""
 
     def place_of(self, role: str, placement: str = "any") -> PodPlace:
         """Where the pods of a role run."""
@@ -220,6 +224,7 @@ def pod_settings(
         known_pools=() if grant is None else catalog.pools,
         pools={} if grant is None else grant.pools,
         secrets=secrets,
+        authorities=AUTHORITIES if settings.POD_AUTHORITIES_FILE else "",
     )
 
 

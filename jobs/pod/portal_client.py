@@ -4,9 +4,10 @@
 import contextlib
 import http.client
 import json
+import os
 import time
 from typing import Any, BinaryIO, Callable, Dict, Optional
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from jobs.pod.errors import PodError, PortalError
 from jobs.pod.protocol import codes
@@ -15,6 +16,8 @@ NET_TIMEOUT_S = 30  # longer than the portal lets a question wait (jobs/pod_api/
 SEND_BYTES = 256 * 1024
 STARTING_RETRY_S = 180  # of a pod whose program has not begun
 INSUFFICIENT_STORAGE = 507
+# Names a file of authorities that are trusted beside those of the person's image.
+AUTHORITIES = "HOMEPORT_AUTHORITIES"
 
 
 class PortalClient:
@@ -72,6 +75,27 @@ class PortalClient:
         _exchange(link.get("method") or "PUT", link["url"], headers, send)
 
 
+def _connection(parts: SplitResult) -> http.client.HTTPConnection:
+    """
+    Raises:
+        PortalError: the file of authorities cannot be used.
+    """
+    host = parts.hostname or ""
+    if parts.scheme != "https":
+        return http.client.HTTPConnection(host, parts.port, timeout=NET_TIMEOUT_S)
+    context = None
+    authorities = os.environ.get(AUTHORITIES)
+    if authorities:
+        import ssl  # a Python may have been built without it
+
+        context = ssl.create_default_context()
+        try:
+            context.load_verify_locations(authorities)
+        except OSError as error:
+            raise PortalError(f"{AUTHORITIES}={authorities} cannot be used: {error}") from error
+    return http.client.HTTPSConnection(host, parts.port, timeout=NET_TIMEOUT_S, context=context)
+
+
 def _exchange(
     method: str,
     url: str,
@@ -79,9 +103,7 @@ def _exchange(
     send: Callable[[http.client.HTTPConnection], None],
 ) -> bytes:
     parts = urlsplit(url)
-    secure = parts.scheme == "https"
-    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=NET_TIMEOUT_S)
+    connection = _connection(parts)
     target = (parts.path or "/") + ("?" + parts.query if parts.query else "")
     try:
         connection.putrequest(method, target)

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from jobs.engine.network import UnknownError
-from jobs.engine.pull_secret import PullSecret
+from jobs.engine.site_files import SiteFiles
 from jobs.kinds.manifests import PULL_SECRET, PodSettings, pod_settings
 from jobs.preflight import pod
 from jobs.rules.check_results import NAMESPACE as HOME
@@ -225,7 +225,7 @@ class Trial:
         try:
             web = await self._cluster.get("Deployment", HOME, "web")
         except NotFound:
-            await PullSecret(self._cluster).ensure(NAMESPACE)
+            await SiteFiles(self._cluster).ensure_pull_secret(NAMESPACE)
             return
         for named in web["spec"]["template"]["spec"].get("imagePullSecrets") or []:
             held = await self._cluster.get("Secret", HOME, named["name"])

@@ -235,6 +235,12 @@ SETTINGS: tuple[Setting, ...] = (
         "each namespace gets a Secret of it",
     ),
     Setting(
+        "POD_AUTHORITIES_FILE",
+        "",
+        "certificate authorities (PEM), public ones too, that Homeport's programs in people's pods trust and "
+        "HOMEPORT_AUTHORITIES names to people's; each namespace gets a ConfigMap of it",
+    ),
+    Setting(
         "EXPORT_IMAGE",
         "",
         "image that fetches the code in exported manifests: Homeport's own, or a copy of it that another "

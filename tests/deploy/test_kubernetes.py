@@ -287,6 +287,10 @@ def test_production_has_two_of_each_and_small_keeps_none_from_being_drained(
         assert budget["selector"] == deployment["selector"]
         spread = deployment["template"]["spec"]["topologySpreadConstraints"][0]
         assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+        [container] = deployment["template"]["spec"]["containers"]
+        mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+        pem = values(rendered, "ConfigMap", "homeport")["POD_AUTHORITIES_FILE"]
+        assert pem == f"{mounts['authorities']}/authorities.pem"
     ingress = named(rendered, "Ingress", "homeport")["spec"]
     assert ingress["rules"][0]["host"] == ingress["tls"][0]["hosts"][0] == "homeport.lab.example"
 

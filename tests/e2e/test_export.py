@@ -1,6 +1,7 @@
 """An exported training runs by kubectl alone: its cluster is there, and Homeport is not."""
 
 import contextlib
+import json
 import re
 import shlex
 import shutil
@@ -9,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from deploy import image
 from onebox.testing import start
 from tests.e2e.portal import ROOT, Portal, global_steps, kubectl, new_home
 from tests.e2e.test_first_training import BODY
-from tests.e2e.test_git import trust
 from tests.jobs.pod.git_server import GitServer
 from tests.tools.kubectls import current_kubectl
 from tests.tools.waiting import wait_for
@@ -20,6 +21,21 @@ from tests.tools.waiting import wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.tensorflow]
 
 COMPLETE_S = 480  # TensorFlow's image may be pulled first
+
+
+def trust(installation: Portal, pem: bytes) -> None:
+    """Its image for fetching code takes certificates of this authority."""
+    trusted = installation.home.parent / "trusted"
+    trusted.mkdir()
+    (trusted / "ca.crt").write_bytes(pem)
+    images = installation.home / "onebox/node/images"
+    image.offer_image(images.parent)
+    shipped = (images / image.FILE).read_text().rstrip()
+    assert shipped.endswith(" }]")
+    mount = f', {{ source = {json.dumps(str(trusted))}, path = "/opt/trusted" }}]\n'
+    (images / "10-trusted.toml").write_text(
+        shipped.removesuffix("]") + mount + 'env = { SSL_CERT_FILE = "/opt/trusted/ca.crt" }\n'
+    )
 
 
 def test_an_export_runs_without_homeport_and_one_line_removes_it(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Code from git on the embedded cluster: all replicas and attempts run the commit that came first."""
 
-import json
 import re
 import zipfile
 from collections.abc import Iterator
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from deploy import image
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest, new_home, thrown_away
 from tests.e2e.test_cli import CommandLine
 from tests.tools.authority import Authority
@@ -20,28 +18,12 @@ CANARY = "canary-c0ffee"
 SMALL = {"cpu": "100m", "memory": "128Mi"}
 
 
-def trust(installation: Portal, pem: bytes) -> None:
-    """Its image for fetching code takes certificates of this authority."""
-    trusted = installation.home.parent / "trusted"
-    trusted.mkdir()
-    (trusted / "ca.crt").write_bytes(pem)
-    images = installation.home / "onebox/node/images"
-    image.offer_image(images.parent)
-    shipped = (images / image.FILE).read_text().rstrip()
-    assert shipped.endswith(" }]")
-    mount = f', {{ source = {json.dumps(str(trusted))}, path = "/opt/trusted" }}]\n'
-    (images / "10-trusted.toml").write_text(
-        shipped.removesuffix("]") + mount + 'env = { SSL_CERT_FILE = "/opt/trusted/ca.crt" }\n'
-    )
-
-
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[tuple[Rest, Authority]]:
-    """Somebody on an installation whose image for fetching code trusts an authority of its own."""
-    installation = Portal(new_home("git"))
+    """Somebody on an installation whose pods are given an authority of the site's own."""
     authority = Authority(tmp_path / "authority")
-    trust(installation, authority.pem)
-    with thrown_away(installation) as portal:
+    given = {"POD_AUTHORITIES_FILE": str(authority.folder / "ca.crt")}
+    with thrown_away(Portal(new_home("git"), environment=given)) as portal:
         ada = portal.sign_in("ada")
         ada.tenant()
         yield ada, authority

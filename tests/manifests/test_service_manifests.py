@@ -86,6 +86,37 @@ def test_all_pods_run_on_the_nodes_that_are_selected_and_off_those_that_are_kept
     assert not [spec for spec in pod_specs(everything()) if "nodeSelector" in spec]
 
 
+def test_pods_are_given_authorities_and_nothing_else_changes() -> None:
+    """Our own programs by the variable that OpenSSL knows, people's by one that none takes for its own."""
+
+    def specs(authorities: str) -> list[Object]:
+        pods = replace(PODS, authorities=authorities)
+        served = [
+            render_served(one, wanted, pods=pods, has_tls=False)[0]
+            for one, wanted in ((notebook.SERVED, NOTEBOOK), (tensorboard.SERVED, BOARD))
+        ]
+        return pod_specs([*everything(pods), *served])
+
+    given = {"name": "authorities", "configMap": {"name": "homeport-authorities"}}
+    mount = {"name": "authorities", "mountPath": "/run/authorities", "readOnly": True}
+    variables = {
+        **dict.fromkeys(("fetch", "rescue", "gate"), "SSL_CERT_FILE"),
+        **dict.fromkeys(("main", "app"), "HOMEPORT_AUTHORITIES"),
+    }
+    found = set()
+    for spec, plain in zip(specs("homeport-authorities"), specs(""), strict=True):
+        spec["volumes"].remove(given)
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            if container["name"] == "prepare":  # speaks to nobody
+                continue
+            value = "/run/authorities/authorities.pem"
+            container["env"].remove({"name": variables[container["name"]], "value": value})
+            container["volumeMounts"].remove(mount)
+            found.add(container["name"])
+        assert spec == plain
+    assert found == variables.keys()
+
+
 @pytest.mark.parametrize("wanted", [NOTEBOOK, BOARD], ids=lambda wanted: wanted.kind)
 def test_the_official_client_knows_every_field(wanted: Workload) -> None:
     client = ApiClient()

@@ -17,6 +17,7 @@ from portal.server.doors import Doors
 from tests.factories import make_user
 from tests.portal.programs import program
 from tests.portal.servers import serving
+from tests.tools.authority import Authority
 from tests.tools.documented_settings import documented, problems
 
 KEY = "a-key-of-fifty-letters-that-nobody-can-guess-1234567890"
@@ -112,6 +113,28 @@ def test_what_is_found(settings: Any, given: dict[str, Any], right: set[str]) ->
     # What nothing accepts is not offered; else the line names all that is needed.
     is_offered = bool(refused) and "homeport.E003" not in refused
     assert ("set ACCEPT_INSECURE=" in why) == is_offered
+
+
+def test_authorities_that_pods_could_not_use_are_refused(settings: Any, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    pem, (_, key) = authority.pem, authority.pair("server")
+    file = tmp_path / "authorities.pem"
+    for content, why in (
+        (None, "cannot be read: No such file"),
+        (b"", "no certificates"),
+        (b"\x30\x82\xff" + bytes(100), "no certificates"),
+        (pem[: len(pem) // 2], "no certificates"),
+        (key.read_bytes(), "no certificates"),
+        (pem + key.read_bytes(), "a private key"),
+        (pem * (2 * 1024**2 // len(pem)), "at most 1,048,576"),
+        ("# Főtanúsítvány\n".encode() + pem * 2, ""),
+    ):
+        if content is not None:
+            file.write_bytes(content)
+        settings.POD_AUTHORITIES_FILE = str(file)
+        found = checks.run_checks(tags=["homeport"])
+        assert [one.id for one in found] == ["homeport.E008"] * bool(why), content
+        assert all(why in one.msg and "POD_AUTHORITIES_FILE" in one.msg for one in found)
 
 
 def test_processes_apart_need_redis(settings: Any) -> None:

@@ -18,8 +18,10 @@ class Authority:
         self.folder = folder
         folder.mkdir()
         self.key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test ca")])
-        self.pem = self._sign("test ca", self.key.public_key(), is_ca=True)
+        # A name of its own for each, so that clients never mix up two of them.
+        name = f"test ca {folder.name} {x509.random_serial_number() % 10**9}"
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self.pem = self._sign(name, self.key.public_key(), is_ca=True)
         (folder / "ca.crt").write_bytes(self.pem)
 
     def _sign(self, name: str, key: Any, *, is_ca: bool = False) -> bytes:

@@ -11,7 +11,7 @@ import json
 import re
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -88,8 +88,8 @@ class Export:
 
     @cached_property
     def settings(self) -> PodSettings:
-        """Of its pods, with the person's secrets as they are now."""
-        return pod_settings(self.training.tenant, self.spec.secrets)
+        """Of its pods, with the person's secrets as they are now; what they trust is the other cluster's."""
+        return replace(pod_settings(self.training.tenant, self.spec.secrets), authorities="")
 
     @cached_property
     def _pods(self) -> Mapping[str, Object]:

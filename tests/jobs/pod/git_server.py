@@ -1,6 +1,5 @@
 """A git server over HTTPS: `git http-backend` behind a server with a certificate of a test's own authority."""
 
-import ssl
 import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -43,13 +42,7 @@ class GitServer(LocalServer):
         self.is_cut = threading.Event()
         self.asked: list[str] = []
         super().__init__(_handler(self))
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        # The handshake belongs to the thread of the connection.
-        self.server.socket = context.wrap_socket(
-            self.server.socket, server_side=True, do_handshake_on_connect=False
-        )
-        self.url = self.url.replace("http:", "https:")
+        self.speak_tls(certificate, key)
         self.address = f"{self.url}/project/.git"
 
     def commit(self, **files: str) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -44,6 +45,15 @@ class LocalServer:
             target=self.server.serve_forever, kwargs={"poll_interval": 0.02}
         )
         self._thread.start()
+
+    def speak_tls(self, certificate: Path, key: Path) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        # The handshake belongs to the thread of the connection.
+        self.server.socket = context.wrap_socket(
+            self.server.socket, server_side=True, do_handshake_on_connect=False
+        )
+        self.url = self.url.replace("http:", "https:")
 
     def close(self) -> None:
         self.server.shutdown()

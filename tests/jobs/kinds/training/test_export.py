@@ -153,6 +153,12 @@ def test_each_replica_is_told_what_a_runner_would_tell_it(training: Any) -> None
     assert told == {key: (as_exported(known[key][0]), as_exported(known[key][1])) for key in known}
 
 
+def test_whom_pods_trust_is_left_to_the_other_cluster(settings: Any) -> None:
+    settings.POD_AUTHORITIES_FILE = "/etc/ssl/site.pem"
+    assert Export(CHIEF, PLAIN).settings.authorities == ""
+    assert "authorities" not in str(PLAIN.build(Export(CHIEF, PLAIN)))
+
+
 @given(st.lists(HOSTILE | st.text("$()A{}"), min_size=1), st.text("$()A{}"))
 def test_texts_of_people_reach_the_program_as_they_are(words: list[str], value: str) -> None:
     training = altered(SINGLE, command=words, env={"A": value}, source=None)
