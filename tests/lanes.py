@@ -111,7 +111,9 @@ UPSTREAM = (*PYTHON, "tests.upstream.run")
 NODES = ("tests/nodes",)
 OWN_NODES = ("tests/nodes/test_killed.py", "tests/nodes/test_small.py")
 # Homeport in pods of both nodes, which stays installed.
-INSIDE = tuple(f"tests/nodes/test_{name}.py" for name in ("checks", "restore", "amiss", "inside"))
+INSIDE = tuple(
+    f"tests/nodes/test_{name}.py" for name in ("checks", "restore", "amiss", "rights", "inside")
+)
 # These have another Homeport in pods, each with a cluster of its own.
 APART = tuple(f"tests/nodes/test_{name}.py" for name in ("production", "versions", "first_version"))
 # What `.ci/run` tries of it, within ten minutes: the verdicts of policies, and Homeport in pods of both nodes.

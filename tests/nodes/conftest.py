@@ -50,7 +50,7 @@ def cluster() -> Iterator[NodeCluster]:
     with ExitStack() as stack:
         nodes = NodeCluster(
             home,
-            Options(flags=flags),
+            Options(flags=flags, is_audited=True),
             is_overlay=IS_OVERLAY,
             is_thrown_away=not os.environ.get("KEEP_NODES"),
             say=print,

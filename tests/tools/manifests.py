@@ -16,12 +16,12 @@ PAGE = (ROOT / "docs" / "cluster.md").read_text()
 Object = dict[str, Any]
 
 
-def blocks(title: str) -> list[str]:
-    """The commands of one section of docs/cluster.md, in order."""
-    _, _, rest = PAGE.partition(f"\n## {title}\n")
+def blocks(title: str, page: str = PAGE) -> list[str]:
+    """The commands of one section of docs/cluster.md, or of another page, in order."""
+    _, _, rest = page.partition(f"\n## {title}\n")
     section = rest.partition("\n## ")[0]
     found = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    assert found, f"docs/cluster.md has no commands below {title}"
+    assert found, f"the page has no commands below {title}"
     return found
 
 
