@@ -17,7 +17,7 @@ from django.urls import path
 from jobs.logs import cursor
 from jobs.logs.hub import get_hub
 from jobs.logs.sources import ReplicaSource
-from jobs.logs.state import JobLogState, load
+from jobs.logs.state import OLDEST_S, JobLogState, load
 from jobs.logs.viewer import StuckError, Viewer
 from portal import live, supervise
 from portal.cluster.errors import ClusterError
@@ -41,6 +41,7 @@ class LogConsumer(UserSocket):
     async def on_open(self) -> None:
         self._job_id: UUID = self.scope["url_route"]["kwargs"]["job_id"]
         self._changed = asyncio.Event()
+        self._changed_s = 0.0  # what was read before is older than the last change that was told
         self._told: dict[str, tuple[str | int, ...]] = {}
         query = parse_qs(self.scope["query_string"][:_MAX_QUERY].decode("latin-1"))
         wanted = query.get("replica", [""])[0]
@@ -65,13 +66,17 @@ class LogConsumer(UserSocket):
 
     async def still_allowed(self) -> int | None:
         # `_keep_current` looks, and ends what may not be seen any more; a message that got lost is made good so, too.
-        self._changed.set()
+        self._look_again(asyncio.get_running_loop().time() - OLDEST_S)
         return None
 
     async def changed(self, message: dict[str, Any]) -> None:
         """Something of the tenant changed (`portal.live`)."""
         if message["frame"]["id"] == str(self._job_id):
-            self._changed.set()
+            self._look_again(asyncio.get_running_loop().time())
+
+    def _look_again(self, changed_s: float) -> None:
+        self._changed_s = max(self._changed_s, changed_s)
+        self._changed.set()
 
     # --- showing ---
     async def _run(self, job: JobLogState, places: dict[str, cursor.Place]) -> None:
@@ -120,7 +125,7 @@ class LogConsumer(UserSocket):
                 viewer.put(type="end")
                 viewer.close()
                 await asyncio.Event().wait()  # until the viewer has sent it
-            state = await load(self._job_id, self.user, self._attempt)
+            state = await load(self._job_id, self.user, self._attempt, self._changed_s)
         await self.close(NOT_FOUND)
 
     async def _next_change(self, state: JobLogState, sources: list[ReplicaSource]) -> None:

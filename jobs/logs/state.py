@@ -1,5 +1,10 @@
-"""What the database says about a job's replicas and their archives, for whoever shows its logs."""
+"""What the database says about a job's replicas and their archives, for whoever shows its logs.
 
+Many may look at one job: what one of them has read serves the others, too. Whether somebody may see it is
+asked for each of them.
+"""
+
+import asyncio
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -13,6 +18,7 @@ from tenants.models import User
 
 # Before these a container has no log yet.
 _WITHOUT_LOG = frozenset({ReplicaState.PENDING, ReplicaState.STARTING})
+OLDEST_S = 10.0  # what was read before that serves nobody any more
 
 
 @dataclass(frozen=True)
@@ -73,19 +79,67 @@ class JobLogState:
     replicas: tuple[ReplicaLogState, ...]
 
 
-async def load(job_id: UUID, user: User, attempt: str = "") -> JobLogState | None:
+@dataclass(frozen=True)
+class _SharedState:
+    """What is being read, or was.
+
+    Attributes:
+        began_s: when, by the event loop's clock.
+    """
+
+    began_s: float
+    found: asyncio.Task[JobLogState | None]
+
+    @property
+    def is_good(self) -> bool:
+        return not self.found.done() or not (self.found.cancelled() or self.found.exception())
+
+
+_Key = tuple[asyncio.AbstractEventLoop, UUID, str]
+_shared: dict[_Key, _SharedState] = {}
+
+
+async def load(
+    job_id: UUID, user: User, attempt: str = "", since_s: float | None = None
+) -> JobLogState | None:
     """The job with the attempts that are asked for, if this person may see it.
+
+    Args:
+        since_s: what was read at that time of the event loop's clock, or later, is new enough; None: read now.
 
     Raises:
         portal.web.streaming.AbsentError: it has not had that attempt.
     """
-    found: JobLogState | None = await database_sync_to_async(_load)(job_id, user, attempt)
+    if not await database_sync_to_async(_may_see)(job_id, user):
+        return None
+    loop = asyncio.get_running_loop()
+    key, now_s = (loop, job_id, attempt), loop.time()
+    last = _shared.get(key)
+    if last is None or not last.is_good or last.began_s < (now_s if since_s is None else since_s):
+        task = asyncio.create_task(_read(job_id, attempt), name=f"log state of {job_id}")
+        last = _shared[key] = _SharedState(now_s, task)
+        loop.call_later(OLDEST_S, _forget, key, last)
+    # Shielded: the viewer that came first may leave while others wait for the same.
+    return await asyncio.shield(last.found)
+
+
+def _forget(key: _Key, reading: _SharedState) -> None:
+    if _shared.get(key) is reading:
+        del _shared[key]
+
+
+async def _read(job_id: UUID, attempt: str) -> JobLogState | None:
+    found: JobLogState | None = await database_sync_to_async(_load)(job_id, attempt)
     return found
 
 
-def _load(job_id: UUID, user: User, attempt: str) -> JobLogState | None:
-    archived = Workload.objects.filter(kind__in=ARCHIVED).visible_to(user).for_lists()
-    job = archived.select_related("tenant").filter(pk=job_id).first()
+def _may_see(job_id: UUID, user: User) -> bool:
+    rows = Workload.objects.filter(pk=job_id, kind__in=ARCHIVED)
+    return bool(rows.visible_to(user).exists())
+
+
+def _load(job_id: UUID, attempt: str) -> JobLogState | None:
+    job = Workload.objects.for_lists().select_related("tenant").filter(pk=job_id).first()
     if job is None:
         return None
     which = which_of(job, attempt)
