@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.tools.manifests import blocks
 from tests.tools.waiting import wait_for
 
 OVERLAY = "deploy/kubernetes/overlays/small"
+INVITATION = 5  # which of the page's commands invites the first admin; what follows is for whoever is signed in
 IMAGE = "registry.example/homeport:0.1.0"
 K3S = Path(__file__).with_name("k3s_storage.yaml")
 DOCTOR_S = 90  # at most, the images being there
@@ -79,16 +81,19 @@ def prepare(cluster: NodeCluster, folder: Path, *more: Path) -> None:
     Pods(cluster.kubeconfig).must("apply", "-f", str(K3S))
 
 
-def run(folder: Path, command: str, kubeconfig: Path) -> str:
+def run(folder: Path, command: str, kubeconfig: Path, typed: str = "") -> str:
     """A block of the page in its reader's shell."""
+    programs = (Path(current_kubectl()).parent, Path(sys.executable).parent)
     environment = {
-        "PATH": f"{Path(current_kubectl()).parent}:{os.environ['PATH']}",
+        "PATH": ":".join([*map(str, programs), os.environ["PATH"]]),
         "KUBECONFIG": str(kubeconfig),
+        "HOME": str(folder),
     }
     done = subprocess.run(
         ["sh", "-ec", command],
         cwd=folder,
         env=environment,
+        input=typed,
         capture_output=True,
         text=True,
         timeout=660,

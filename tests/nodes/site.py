@@ -17,6 +17,7 @@ from deploy.testcluster.nodes.cluster import NodeCluster
 from deploy.testcluster.nodes.node import Node
 from tests.e2e.portal import Rest
 from tests.nodes.installed import (
+    INVITATION,
     OVERLAY,
     Installed,
     commands,
@@ -133,8 +134,9 @@ def two_nodes(cluster: NodeCluster, folder: Path, image: Path | None = None) -> 
     of_two_nodes(folder)
     first = cluster.nodes[0].name
     pods.must("cordon", first)
-    *page, invite = commands(SITE | ({"PORTAL_IMAGE": EARLIER} if image else {}))
-    for command in page:
+    page = commands(SITE | ({"PORTAL_IMAGE": EARLIER} if image else {}))
+    invite = page[INVITATION]
+    for command in page[:INVITATION]:
         run(folder, command, cluster.kubeconfig)
     pods.must("uncordon", first)
     certificate = str(folder / OVERLAY / "tls.crt")

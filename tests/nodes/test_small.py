@@ -13,10 +13,12 @@ import pytest
 from deploy.testcluster.controlplane import Options
 from deploy.testcluster.nodes import network
 from deploy.testcluster.nodes.cluster import NodeCluster
+from tests.e2e.portal import PASSWORD
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import Service
 from tests.nodes.conftest import need_nodes
 from tests.nodes.installed import (
+    INVITATION,
     OVERLAY,
     Installed,
     commands,
@@ -95,13 +97,21 @@ def test_the_page_leads_from_an_empty_node_to_a_notebook(
 ) -> None:
     page = commands(SITE)
     began = time.monotonic()
-    said = [run(folder, command, one_node.kubeconfig) for command in page]
+    said = [run(folder, command, one_node.kubeconfig) for command in page[: INVITATION + 1]]
     certificate = folder / OVERLAY / "tls.crt"
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
     session = join(invitation(said[-1]))
     home = session.get(SITE["PUBLIC_URL"], timeout=30)
     assert "Sign out" in home.text, home.text[:2000]
     signed_in_s = time.monotonic() - began
+    train, open_notebook = page[INVITATION + 1 :]
+    followed = run(folder, train, one_node.kubeconfig, typed=f"ann\n{PASSWORD}\n")
+    assert re.findall(r"line \d", followed) == [f"line {n}" for n in range(1, 6)], followed
+    [address] = re.findall(r"https://\S+", run(folder, open_notebook, one_node.kubeconfig))
+    opened = session.get(address, timeout=30)
+    assert "JupyterLab" in opened.text, (address, opened.url, opened.text[:2000])
+    walked_s = time.monotonic() - began
+    assert walked_s < 600
 
     bob = Installed(tmp_path / "nothing", address=SITE["PUBLIC_URL"]).invite("bob")
     bob.tenant(timeout_s=120)
@@ -138,7 +148,7 @@ def test_the_page_leads_from_an_empty_node_to_a_notebook(
     with capsys.disabled():
         print(
             f"\nsigned in {signed_in_s:.0f} s after the first command, a training in {trained_s:.0f} s more; "
-            f"doctor: {examined}"
+            f"the page walked to its notebook in {walked_s:.0f} s; doctor: {examined}"
         )
     assert signed_in_s <= SIGNED_IN_S
     assert trained_s <= FIRST_TRAINING_S
