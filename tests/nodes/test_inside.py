@@ -70,7 +70,7 @@ with socket.create_connection((host, int(port)), 60) as peer, peer.makefile("rw"
         writer.flush()
         print("step", step, "sum", said, "in", place, flush=True)
         time.sleep(0.2)
-print("the sum of", step, "is", said, flush=True)
+print("the sum of", step, "by", ps, "is", said, flush=True)
 """
 # Until somebody makes the file that it is told.
 COUNT = """
@@ -115,6 +115,7 @@ def test_a_training_is_read_on_the_other_node_while_a_brick_of_its_own_is_lost(s
         name="sums",
         image=images.NOTEBOOK,
         topology="tf-ps",
+        addresses="ip",
         command=python(TRAIN, "{{job_name}}", "{{ps_hosts}}"),
         replicas={"worker": HALF, "ps": HALF},
     )
@@ -159,9 +160,13 @@ def test_a_training_is_read_on_the_other_node_while_a_brick_of_its_own_is_lost(s
         kernel.run("open('/data/enough', 'w').close()")
     site.ada.wait(job, "succeeded", timeout_s=START_S)
     [(steps, total)] = re.findall(
-        r"the sum of (\d+) is (\d+)", wait_for("its log", lambda: log(site.ada, job["id"]))
+        r"the sum of (\d+) by [\d.]+:\d+ is (\d+)",  # its server was told by address, not by name
+        wait_for("its log", lambda: log(site.ada, job["id"])),
     )
     assert int(total) == sum(range(int(steps) + 1))
+    used = {one["replica"]: one for one in site.ada.get(f"jobs/{job['id']}/usage/")["results"]}
+    assert used["worker-0"]["peak"]["memory_mib"] > 10  # of its own group, as a kubelet makes it
+    assert used["worker-0"]["totals"]["log_mib"] > 0
     start = a.enter("gluster", "volume", "start", gluster.VOLUME, "force")
     assert subprocess.run(start, capture_output=True, check=False).returncode == 0
     for service in (notebook, board):
