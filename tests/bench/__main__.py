@@ -85,6 +85,12 @@ def chosen_of(wanted: set[str]) -> list[Any]:
     ]
 
 
+def clusters_of(names: Sequence[str], wanted: set[str]) -> list[str]:
+    """Those of them on which there is something to measure."""
+    has_logs, has_pages = bool(chosen_of(wanted)), "M11" in wanted
+    return [name for name in names if has_logs or (has_pages and name in cluster_rows.AUDITED)]
+
+
 async def logs(
     made: World, wanted: set[str], repeats: int, table: Table, cluster: str = ""
 ) -> None:
@@ -107,7 +113,7 @@ def fake_logs(folder: Path, wanted: set[str], repeats: int, table: Table) -> Non
 
 
 def real_logs(cluster: str, wanted: set[str], repeats: int, table: Table) -> bool:
-    """Fewer viewers, of real pods; False when there is no such cluster here."""
+    """Fewer viewers, of real pods, and pages; False when there is no such cluster here."""
     with ExitStack() as stack:
         try:
             made = stack.enter_context(cluster_rows.real_world(cluster))
@@ -115,6 +121,8 @@ def real_logs(cluster: str, wanted: set[str], repeats: int, table: Table) -> boo
             say(f"\nNot measured with real pods on {cluster}: {error}.\n")
             return False
         asyncio.run(logs(made, wanted, repeats, table, cluster))
+        if made.pages and "M11" in wanted:
+            table.add(_on(cluster, asyncio.run(page_rows.real_pages(made.pages, repeats))))
     return True
 
 
@@ -135,13 +143,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--cluster",
         action="append",
         choices=[*cluster_rows.CLUSTERS, "none"],
-        help="where rows about logs are measured with real pods; may be given twice; all of them",
+        help="where rows about logs are measured with real pods; may be given twice; "
+        f"all but {' and '.join(cluster_rows.NAMED_ALONE)}",
     )
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_REPEATS} repeats of each")
     parsed = parser.parse_args(arguments)
     parsed.is_by_name = bool(parsed.rows or parsed.cluster)
     parsed.rows = [row.upper() for row in parsed.rows] or list(ROWS)
-    parsed.cluster = parsed.cluster or list(cluster_rows.CLUSTERS)
+    parsed.cluster = parsed.cluster or [
+        name for name in cluster_rows.CLUSTERS if name not in cluster_rows.NAMED_ALONE
+    ]
     parsed.cluster = [name for name in parsed.cluster if name != "none"]
     for row in parsed.rows:
         if row not in ROWS:
@@ -159,7 +170,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="homeport-bench-") as folder:
         fake_logs(Path(folder), wanted, repeats, table)
         is_all_there = True
-        for cluster in parsed.cluster if chosen_of(wanted) else ():
+        for cluster in clusters_of(parsed.cluster, wanted):
             is_all_there &= real_logs(cluster, wanted, min(repeats, REAL_REPEATS), table)
         if wanted.intersection(CACHE):
             table.add(asyncio.run(cache_rows.cache(Path(folder), min(repeats, CACHE_REPEATS))))

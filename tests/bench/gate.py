@@ -1,6 +1,6 @@
 """Lets real pods write when a measurement says so, and counts who reads them.
 
-`python -m tests.bench.gate PORT FORWARD_PORT HOST API_PORT` passes connections to FORWARD_PORT on to an API
+`python -m tests.bench.gate ADDRESS PORT FORWARD_PORT HOST API_PORT` passes connections to FORWARD_PORT on to an API
 server: each log stream of the portal is a connection of its own. Its control is that of `fakelogs`
 (`/bench/open?lines=N[&per_s=R][&loud=K]`, `close`, `stats`); pods ask `/share/NUMBER`, and are answered with
 their work as soon as there is one.
@@ -41,7 +41,7 @@ class Control:
         return web.json_response(asdict(gate.work.of(f"pod-{request.match_info['number']}")))
 
 
-async def main(port: int, forward_port: int, host: str, api_port: int) -> None:
+async def main(address: str, port: int, forward_port: int, host: str, api_port: int) -> None:
     async with forwarding(host, api_port, forward_port) as forward:
         control = Control(forward)
         app = web.Application()
@@ -49,9 +49,10 @@ async def main(port: int, forward_port: int, host: str, api_port: int) -> None:
         app.router.add_get("/share/{number}", control.share)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", port).start()
+        await web.TCPSite(runner, address, port).start()
         await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])))
+    address, port, forward_port, host, api_port = sys.argv[1:]
+    asyncio.run(main(address, int(port), int(forward_port), host, int(api_port)))

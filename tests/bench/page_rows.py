@@ -17,7 +17,7 @@ import requests
 
 from deploy.testcluster.ports import free_port
 from tests.bench.processes import running
-from tests.bench.requests_side import Page, cost_ms
+from tests.bench.requests_side import Page, RealPages, cost_ms
 from tests.bench.results import Result, Sides, at_least, at_most, exactly_none
 from tests.bench.world import is_served, portal_environment, seeded
 from tests.tools.servers import answers
@@ -193,6 +193,25 @@ def calls_gate(calls: Sequence[str], pages: int) -> Result:
         "calls",
         "; ".join([f"{pages * LOOKS} views of {pages} pages", *calls[:3]]),
     )
+
+
+async def real_pages(world: RealPages, repeats: int) -> list[Result]:
+    """M11 on a real cluster, with the trainings that are there."""
+    over_hello, page = Sides(), next(one for one in world.views if one.path == "/trainings/")
+    for one in (page, world.hello):
+        await cost_ms(one, WARM_UP)
+    for _ in range(repeats):
+        over_hello.add(await cost_ms(page, ROUNDS), await cost_ms(world.hello, HELLOS // 4))
+    before = len(await asyncio.to_thread(world.calls))
+    for view in world.views:
+        await cost_ms(view, LOOKS)
+    calls = (await asyncio.to_thread(world.calls))[before:]
+    return [
+        over_hello.result(
+            "M11", "CPU of a list of trainings, warm, portal / hello", at_most(5), "ms", "hello"
+        ),
+        calls_gate(calls, len(world.views)),
+    ]
 
 
 async def cold_ms(world: Pages) -> float:

@@ -1,6 +1,7 @@
 """Asks one server for one page again and again, and looks at what that costs it."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.bench.processes import cpu_s
@@ -64,6 +65,20 @@ class Page:
         rows = [f"GET {self.path} HTTP/1.1", f"Host: localhost:{self.port}"]
         rows += [f"Cookie: {self.cookie}"] if self.cookie else []
         return "\r\n".join([*rows, "", ""]).encode()
+
+
+@dataclass(frozen=True)
+class RealPages:
+    """Pages of a portal on a real cluster, its reconciler included.
+
+    Attributes:
+        hello: below the same middleware, as Django runs it under ASGI.
+        calls: what the web server's account has asked the cluster for so far, watches left out.
+    """
+
+    views: Sequence[Page]
+    hello: Page
+    calls: Callable[[], list[str]]
 
 
 async def cost_ms(page: Page, count: int) -> float:

@@ -19,7 +19,7 @@ async def ports() -> AsyncIterator[tuple[int, int]]:
     api, own, forward = free_port(), free_port(), free_port()
     tasks = [
         asyncio.create_task(fakelogs.serve(api)),
-        asyncio.create_task(gate.main(own, forward, "127.0.0.1", api)),
+        asyncio.create_task(gate.main("127.0.0.1", own, forward, "127.0.0.1", api)),
     ]
     while not await asyncio.to_thread(answers, own):
         await asyncio.sleep(0.01)

@@ -17,6 +17,7 @@ from deploy.testcluster.ports import free_port
 from tests.bench.fakelogs import Work
 from tests.bench.processes import ROOT, running
 from tests.bench.relay import Api
+from tests.bench.requests_side import RealPages
 from tests.bench.viewers import Target
 from tests.tools.kubeconfigs import write_kubeconfig
 from tests.tools.servers import answers
@@ -54,10 +55,11 @@ class Logs:
 
     port: int
     pid: int
+    address: str = "127.0.0.1"
 
     def control(self, what: str) -> dict[str, int]:
         """`open?lines=N&per_s=R&loud=K`, `close` or `stats`; what it has counted."""
-        answer = requests.get(f"http://127.0.0.1:{self.port}/bench/{what}", timeout=30)
+        answer = requests.get(f"http://{self.address}:{self.port}/bench/{what}", timeout=30)
         counted: dict[str, int] = answer.json()
         return counted
 
@@ -199,6 +201,7 @@ class World:
     Attributes:
         pod: `NAMESPACE/NAME` of a pod of a set.
         begin: has the first so many pods of a set there; called before anybody looks at them.
+        pages: of the same portal, where it is told what they ask of the cluster.
     """
 
     api: Logs
@@ -209,6 +212,7 @@ class World:
     size: Size
     pod: Callable[[int, int], str]
     begin: Callable[[int, int], None]
+    pages: RealPages | None = None
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """One cluster of two real nodes for all tests here."""
 
-import json
 import os
 import subprocess
 import tempfile
@@ -13,10 +12,10 @@ import pytest
 from deploy.testcluster.controlplane import Options
 from deploy.testcluster.nodes import products
 from deploy.testcluster.nodes.cluster import NodeCluster
-from tests.e2e.portal import ROOT
 from tests.lanes import APART, INSIDE, LEFT_OUT, OWN_NODES
 from tests.nodes.pods import OPEN, Pods, reaches_from_here, server
 from tests.nodes.site import Site, two_nodes
+from tests.nodes.volumes import install_volumes
 from tests.tools.waiting import wait_for
 
 # Pods' traffic between nodes is carried by devices with addresses of their own.
@@ -24,8 +23,6 @@ IS_OVERLAY = bool(os.environ.get("NODES_OVERLAY"))
 # These have a cluster of another kind, and run where they are named.
 collect_ignore = [Path(file).name for file in (*OWN_NODES, *INSIDE, *APART, "test_overlay.py")]
 LEFT_OUT_BECAUSE = "HOMEPORT_LEFT_OUT_BECAUSE"  # a file for the reason
-# Of nodes where the volume is mounted.
-SELECTOR = {"homeport.dev/gluster": "ready"}
 
 
 def need_nodes() -> None:
@@ -90,25 +87,7 @@ def _leave_out(error: Exception) -> None:
 @pytest.fixture(scope="session")
 def volumes(cluster: NodeCluster, pods: Pods) -> None:
     """The class `glusterfs`, as its component makes it, and both nodes labelled."""
-    home = cluster.home / "volumes"
-    home.mkdir()
-    place = os.path.relpath(ROOT / "deploy/kubernetes/components/storage-gluster", home)
-    # Homeport's own settings, which the component adds to, are not installed here.
-    settings = {
-        "name": "homeport",
-        "namespace": "homeport",
-        "literals": ["LISTEN=0.0.0.0"],
-        "options": {"annotations": {"config.kubernetes.io/local-config": "true"}},
-    }
-    site = {"configMapGenerator": [settings], "components": [place]}
-    (home / "kustomization.yaml").write_text(json.dumps(site))
-    pods.must("apply", "-k", str(home))
-    selector = ",".join(f"{key}={value}" for key, value in SELECTOR.items())
-    wait_for(
-        "all nodes have the volume",
-        lambda: len(pods.get("nodes", "-l", selector)["items"]) == len(cluster.nodes),
-        timeout_s=90,
-    )
+    install_volumes(cluster, pods)
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from deploy.testcluster.nodes import gluster, images
 from deploy.testcluster.nodes.cluster import NodeCluster
 from deploy.testcluster.nodes.node import Node
 from tests.e2e.portal import ROOT
-from tests.nodes.conftest import SELECTOR
 from tests.nodes.pods import Pods
+from tests.nodes.volumes import SELECTOR
 from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("volumes")

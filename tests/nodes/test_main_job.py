@@ -29,8 +29,9 @@ from tests.e2e.main_job import live_log
 from tests.e2e.portal import Portal, Rest, kubectl, new_home, thrown_away
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import Service, things_of
-from tests.nodes.conftest import IS_OVERLAY, SELECTOR
+from tests.nodes.conftest import IS_OVERLAY
 from tests.nodes.pods import Pods
+from tests.nodes.volumes import SELECTOR
 from tests.tools.waiting import wait_for
 from tests.upstream.power import Accounts, installed, make_people, portal_of
 

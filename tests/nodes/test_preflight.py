@@ -17,8 +17,9 @@ from deploy.testcluster.nodes import gluster, images, network, products
 from deploy.testcluster.nodes.cluster import NodeCluster
 from deploy.testcluster.nodes.node import Node
 from tests.e2e.portal import ROOT
-from tests.nodes.conftest import IS_OVERLAY, SELECTOR
+from tests.nodes.conftest import IS_OVERLAY
 from tests.nodes.pods import Pods, server
+from tests.nodes.volumes import SELECTOR
 from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("volumes")

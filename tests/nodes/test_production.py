@@ -22,12 +22,12 @@ from tests.deploy.sites import PRODUCTION
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import Service
 from tests.nodes import stand_ins
-from tests.nodes.conftest import SELECTOR
 from tests.nodes.installed import IMAGE, Installed, commands, invitation, join, log, prepare, run
 from tests.nodes.outside import outside
 from tests.nodes.pods import Pods, reaches_from_here
 from tests.nodes.site import Site, lives
 from tests.nodes.test_inside import COUNT, SMALL, START_S
+from tests.nodes.volumes import SELECTOR
 from tests.tools.manifests import PAGE, checkout
 from tests.tools.waiting import wait_for
 from tests.upgrade.test_running_cluster import Follower

@@ -36,6 +36,14 @@ class Journal:
             if event["user"]["username"] == user and _code(event) == code
         )
 
+    def calls(self, user: str) -> list[str]:
+        """What this user has asked for once, as `list /path?query`: whatever is no watch."""
+        return [
+            f"{event['verb']} {event['requestURI']}"
+            for event in self._events(0)
+            if event["user"]["username"] == user and event["verb"] != "watch"
+        ]
+
     def made(self, user: str, namespace: str, since: int) -> Counter[str]:
         """What was made there -> how often: what this user made, by its name; pods of replicas,
         whoever made them, by whose they are.
