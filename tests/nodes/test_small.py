@@ -145,6 +145,9 @@ def test_the_page_leads_from_an_empty_node_to_a_notebook(
         return "12 checks passed" in health.text
 
     wait_for("the health page shows it", is_shown, timeout_s=60)
+    run(
+        folder, "homeport doctor", one_node.kubeconfig
+    )  # from the laptop of step 7; ends with 0 if all of it works
     with capsys.disabled():
         print(
             f"\nsigned in {signed_in_s:.0f} s after the first command, a training in {trained_s:.0f} s more; "
