@@ -64,8 +64,11 @@ def test_the_page_says_what_was_requested_and_what_was_used(
     plots = [one for one in read(client_of("ada"), path).all("svg") if one.get("role") == "img"]
     assert len(plots) == 5
     assert all(one.get("aria-labelledby") for one in plots)
-    notebook = make_service(job.tenant, kind="tensorboard", name="board")
-    assert said("ada", f"/tensorboards/{notebook.pk}/") == ""
+    book = make_service(job.tenant, name="book", cpu_millicores=2000, memory_bytes=4 * GIB)
+    use(book, "notebook", 0, 30, busy=0.5)
+    assert "Memory 4 GiB 2 GiB (50 %)" in said("ada", f"/notebooks/{book.pk}/")
+    board = make_service(job.tenant, kind="tensorboard", name="board")
+    assert said("ada", f"/tensorboards/{board.pk}/") == ""
 
 
 @pytest.mark.parametrize(
