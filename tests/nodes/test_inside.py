@@ -88,6 +88,7 @@ if saved.exists():
     print("continues from", saved.read_text(), flush=True)
 else:
     saved.write_text("step 7")
+    pathlib.Path(os.environ["ARTIFACTS_DIR"], "kept").write_text("a file")
     print("saved step 7", flush=True)
     time.sleep(3600)
 """
@@ -218,12 +219,18 @@ def test_a_training_goes_on_when_its_node_is_lost_with_a_web_and_a_reconciler(si
     lost, left = site.cluster.nodes
     site.pods.must("cordon", left.name)
     try:
-        job = site.ada.submit(name="saves", command=python(SAVING), replicas={"worker": SMALL})
-        wait_for("it has saved", lambda: "saved" in _tail(site.ada, job), timeout_s=START_S)
+        job, ended = [
+            site.ada.submit(name=name, command=python(SAVING), replicas={"worker": SMALL})
+            for name in ("saves", "ended")
+        ]
+        for one in (job, ended):
+            wait_for("it has saved", lambda o=one: "saved" in _tail(site.ada, o), timeout_s=START_S)
     finally:
         site.pods.must("uncordon", left.name)
     lost.cut_power()
     try:
+        wait_for("the portal answers", lambda: _answers(site), timeout_s=90)
+        assert site.ada.call("POST", f"jobs/{ended['id']}/stop/").ok
         plane = site.cluster.control_plane
         wait_for("the cluster knows", lambda: not is_ready(plane, lost.name), timeout_s=90)
         taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
@@ -237,6 +244,15 @@ def test_a_training_goes_on_when_its_node_is_lost_with_a_web_and_a_reconciler(si
 
         wait_for("it went on", lambda: "continues from step 7" in log_of(2))
         wait_for("the first log is rescued", lambda: "saved step 7" in log_of(1), timeout_s=START_S)
+        site.ada.wait(ended, "stopped", timeout_s=START_S)
+
+        def files() -> list[str]:
+            return [
+                one["path"] for one in site.ada.get(f"jobs/{ended['id']}/artifacts/")["results"]
+            ]
+
+        wait_for("the files of what was stopped", lambda: "artifacts/kept" in files(), timeout_s=90)
+        assert "saved step 7" in log(site.ada, ended["id"])
     finally:
         site.pods.ask("taint", "node", lost.name, "node.kubernetes.io/out-of-service-")
         site.cluster.start(lost)
