@@ -122,6 +122,7 @@ def real_logs(cluster: str, wanted: set[str], repeats: int, table: Table) -> boo
             return False
         asyncio.run(logs(made, wanted, repeats, table, cluster))
         if made.pages and "M11" in wanted:
+            made.begin(0, made.size.pods)
             table.add(_on(cluster, asyncio.run(page_rows.real_pages(made.pages, repeats))))
     return True
 

@@ -298,22 +298,27 @@ def real_world(name: str) -> Iterator[World]:
         )
         yield World(
             *(logs, side, batch, line, counted, SIZE, trainings.pod, trainings.begin),
-            pages=_pages(stack, folder, portal, pid, place.journal),
+            pages=_pages(stack, folder, portal, place.journal),
         )
         trainings.end()
 
 
 def _pages(
-    stack: ExitStack, folder: Path, portal: Portal, pid: int, journal: Journal | None
+    stack: ExitStack, folder: Path, portal: Portal, journal: Journal | None
 ) -> RealPages | None:
-    """An admin's pages, where it can be told what they ask of the cluster."""
+    """An admin's pages of a second process, the web server alone, where it is told what they ask of the cluster."""
     if journal is None:
         return None
     cookie = f"homeport_session={portal.session('root').cookies['homeport_session']}"
-    environment = {"HOMEPORT_HOME": str(portal.home)}
-    hello = Page(*stack.enter_context(page_rows.hello(folder, environment, "django")), "/hello/")
-    views = [Page(pid, portal.port, path, cookie) for path in page_rows.VIEWS]
-    return RealPages(views, hello, lambda: journal.calls(WEB))
+    environment = {
+        **portal.environment,
+        "HOMEPORT_HOME": str(portal.home),
+        "ACCEPT_INSECURE": "no-redis",
+    }
+    web = stack.enter_context(page_rows.served(folder, environment, "--no-reconciler"))
+    hello = stack.enter_context(page_rows.hello(folder, environment, "django"))
+    views = [Page(*web, path, cookie) for path in page_rows.VIEWS]
+    return RealPages(views, Page(*hello, "/hello/"), lambda: journal.calls(WEB))
 
 
 @contextmanager

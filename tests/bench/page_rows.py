@@ -196,13 +196,18 @@ def calls_gate(calls: Sequence[str], pages: int) -> Result:
 
 
 async def real_pages(world: RealPages, repeats: int) -> list[Result]:
-    """M11 on a real cluster, with the trainings that are there."""
+    """M11 on a real cluster, with the trainings that are there.
+
+    Raises:
+        AssertionError: the cluster knows of no call of the web server's at all.
+    """
     over_hello, page = Sides(), next(one for one in world.views if one.path == "/trainings/")
     for one in (page, world.hello):
         await cost_ms(one, WARM_UP)
     for _ in range(repeats):
         over_hello.add(await cost_ms(page, ROUNDS), await cost_ms(world.hello, HELLOS // 4))
     before = len(await asyncio.to_thread(world.calls))
+    assert before, "it has at least listed what it watches"
     for view in world.views:
         await cost_ms(view, LOOKS)
     calls = (await asyncio.to_thread(world.calls))[before:]

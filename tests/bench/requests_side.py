@@ -69,7 +69,7 @@ class Page:
 
 @dataclass(frozen=True)
 class RealPages:
-    """Pages of a portal on a real cluster, its reconciler included.
+    """Pages of a web server on a real cluster.
 
     Attributes:
         hello: below the same middleware, as Django runs it under ASGI.
