@@ -18,7 +18,7 @@ CADDY = binaries.Product(
 )
 _NGINX = """
 daemon off;
-worker_processes 1;
+worker_processes auto;
 pid {folder}/nginx.pid;
 error_log {folder}/nginx.log;
 events {{ worker_connections 8192; }}

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -213,12 +213,9 @@ class Watched:
 def cost(lab: Lab, table: Table, given: argparse.Namespace) -> None:
     """One web server with half of the viewers and two with all of them in turn, in crowds of the same size.
 
-    Each web server is kept to a core, so that both are never on the same. Rounds beside which other programs
-    used the machine are shown and not counted.
+    Rounds beside which other programs used the machine are shown and not counted.
     """
-    cores, ratios = sorted(os.sched_getaffinity(0)), []
-    for number, web in enumerate(lab.webs):
-        _keep(web.pid, [cores[number % len(cores)]])
+    ratios = []
     for number in range(1, given.rounds * _TRIES + 1):
         one, two = (_watched(lab, table, given, count) for count in (1, 2))
         found = (two.cpu_ms_per_mb / one.cpu_ms_per_mb, two.p99_ms / one.p99_ms)
@@ -228,8 +225,6 @@ def cost(lab: Lab, table: Table, given: argparse.Namespace) -> None:
         ratios += [found] if is_quiet else []
         if len(ratios) == given.rounds:
             break
-    for web in lab.webs:
-        _keep(web.pid, cores)
     table.add("rounds that a quiet machine was missing for", given.rounds - len(ratios), 0)
     middle = [median(one) for one in zip(*ratios, strict=True)] or [math.nan] * 2
     table.add("processor time per MB, two / one, median", middle[0], 1.15)
@@ -268,13 +263,6 @@ def _watched(lab: Lab, table: Table, given: argparse.Namespace, count: int) -> W
     again = sum(one.connects for one in seen) - len(seats)
     table.add(name + "viewers that had to come again", again, 0)
     return found
-
-
-def _keep(pid: int, cores: Sequence[int]) -> None:
-    """All threads of a process, and what they start from now on."""
-    for thread in Path(f"/proc/{pid}/task").glob("*"):
-        with contextlib.suppress(OSError):  # it has ended
-            os.sched_setaffinity(int(thread.name), cores)
 
 
 def _own_s() -> float:
