@@ -1,12 +1,14 @@
-"""Homeport in pods of two nodes and what is a matter of rights: its ports, its secrets exchanged, its accounts' calls.
+"""Homeport in pods of two nodes and what is a matter of rights: its ports, its secrets exchanged, a purge, its accounts' calls.
 
 In a pytest call of its own, as it stays installed.
 """
 
 import re
+import subprocess
 from typing import Any
 
 from deploy.cluster import rights, used
+from deploy.testcluster.nodes import gluster
 from tests.e2e.portal import ROOT, Rest
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import Service
@@ -118,6 +120,39 @@ def test_secrets_are_exchanged_while_a_training_and_a_notebook_work(site: Site) 
     notebook.wait("stopped", timeout_s=START_S)
 
 
+def test_a_colleague_is_suspended_resumed_and_purged_with_all_data(site: Site) -> None:
+    bob, ann = site.portal.invite("bob"), site.portal.sign_in("ann")
+    tenant = bob.tenant(timeout_s=120)
+    namespace, path = tenant["namespace"], f"tenants/{tenant['id']}/"
+
+    def do(verb: str, becomes: str, **body: str) -> None:
+        answer = ann.call("POST", f"{path}{verb}/", json=body)
+        assert answer.ok, answer.text
+        what = f"the namespace is {becomes}"
+        wait_for(what, lambda: ann.get(path)["state"] == becomes, timeout_s=START_S)
+
+    def volumes() -> set[str]:
+        found = site.pods.get("pv")["items"]
+        claims = {one["metadata"]["name"]: one["spec"]["claimRef"] for one in found}
+        return {name for name, claim in claims.items() if claim["namespace"] == namespace}
+
+    def folders() -> list[str]:
+        words = ("-mindepth", "2", "-maxdepth", "2", "-path", f"*/{namespace}/*")
+        command = site.cluster.nodes[0].enter("find", f"{gluster.MOUNT}/pv", *words)
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    job = _counts(bob, "/data/never")
+    assert len(volumes()) == len(folders()) == 2
+    do("suspend", "suspended", why="a test")
+    bob.wait(job, "stopped", timeout_s=START_S)
+    do("resume", "active")
+    do("delete", "deleting", confirm=namespace, data="delete")
+    do("purge", "gone", confirm=namespace, confirm_early="bob")
+    assert not site.pods.ask("get", "namespace", namespace).is_done
+    wait_for("its volumes are gone", lambda: not volumes(), timeout_s=90)
+    assert folders() == []
+
+
 def test_accounts_in_pods_use_each_role_within_its_rights(site: Site) -> None:
     """The last: all calls since the cluster began."""
     with site.cluster.control_plane.audit_log.open() as lines:
@@ -125,5 +160,4 @@ def test_accounts_in_pods_use_each_role_within_its_rights(site: Site) -> None:
     assert dict(found.denied) == {}
     assert dict(found.refused) == {}
     assert [str(right) for right in found.not_granted] == []
-    granted = {right.role for right in rights.granted()} - {"homeport-purge"}  # nothing is purged
-    assert {right.role for right in found.rights} == granted
+    assert {right.role for right in found.rights} == {right.role for right in rights.granted()}
