@@ -122,6 +122,10 @@ class Lifecycle(Planner, ABC):
         self.turn(WorkloadState.FAILED if goal == "fail" else WorkloadState.STOPPED, why)
         self.is_settled = True
 
+    def leave_cluster(self, goal: str) -> bool:
+        """Everything goes on the way to `goal`, see `begin_teardown`; True when nothing is left."""
+        return self.delete_objects()
+
     def finish(self) -> bool:
         """What must be over after an end before objects may go; True when it is."""
         return True
@@ -315,7 +319,7 @@ class Lifecycle(Planner, ABC):
             goal, why = "stop", self.stop_reason()
             self.note(teardown=goal, teardown_reason=words_of(why))
         self.turn(_STATE_OF.get(goal, WorkloadState.STOPPING), why)
-        if not self.delete_objects():
+        if not self.leave_cluster(goal):
             return
         if goal in _STATE_OF:
             self.come_back(goal, why)

@@ -306,8 +306,23 @@ class TrainingLifecycle(RecycledLifecycle):
             self.fail(reason)
 
     # --- another attempt ---
+    def leave_cluster(self, goal: str) -> bool:
+        """Before it is queued again its logs are kept, those of earlier attempts too.
+
+        A rescue mounts what the manifests hold, and these go: an end in the queue could keep no log.
+        """
+        if goal != "queue":
+            return super().leave_cluster(goal)
+        # Once, for it deletes rescue pods as well.
+        if self.notes.pods_ended_at is None and not self.delete_objects():
+            return False
+        return self.archive() and self.delete_objects()
+
     def come_back(self, goal: str, why: Reason) -> None:
-        spent_s, deadline_s = self.notes.spent_s + self._attempt_s(), self.run_policy.deadline_s
+        # Its clock goes on while it keeps its room, not while logs of what gave that back are kept.
+        until = self.notes.teardown_at if goal == "queue" else None
+        spent_s = self.notes.spent_s + self._attempt_s(until)
+        deadline_s = self.run_policy.deadline_s
         is_over = deadline_s is not None and deadline_s <= spent_s
         if is_over or (goal == "retry" and self._must_leave()):
             self.note(teardown="", teardown_at=None)

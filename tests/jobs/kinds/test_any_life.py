@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from jobs.kinds.registry import KINDS
-from jobs.kinds.state import Observed, WorkloadRow
+from jobs.kinds.state import Observed, ReplicaKey, WorkloadRow
 from jobs.rules import conditions
 from jobs.rules.amounts import Amount, NodeCapacity, ReplicaRequest
 from jobs.rules.queue.look import Queued, QueueSnapshot, QuotaHeadroom, look
@@ -276,3 +276,16 @@ def is_over(one: Workload) -> bool:
 
 TestAnyLife = AnyLife.TestCase
 TestAnyLife.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+
+
+def test_what_ends_in_the_queue_has_kept_the_log_of_an_earlier_attempt() -> None:
+    """As the machine once found it: evicted, tried again, not placed in time, then stopped."""
+    machine = AnyLife()
+    one = machine.workloads[1]
+    machine.change_fate(which=1, fate="evict", turns=12)
+    machine.pass_time(seconds=400, times=1)
+    machine._turn_until(lambda: one.row.state is WorkloadState.QUEUED)
+    machine.close_the_tenant(which=1, closed="suspended")
+    machine.teardown()
+    assert (one.row.state, set(one.attempts)) == (WorkloadState.STOPPED, {1, 2})
+    assert one.archives[ReplicaKey("worker", 0, 1)].is_complete
