@@ -31,6 +31,7 @@ from tests.bench.requests_side import Page, RealPages
 from tests.bench.viewers import Target
 from tests.bench.world import Logs, Side, Size, World, relay
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest
+from tests.tools.kubectls import current_kubectl
 from tests.tools.servers import answers
 from tests.upstream.journal import Journal
 
@@ -298,15 +299,14 @@ def real_world(name: str) -> Iterator[World]:
         )
         yield World(
             *(logs, side, batch, line, counted, SIZE, trainings.pod, trainings.begin),
-            pages=_pages(stack, folder, portal, place.journal),
+            pages=_pages(stack, folder, portal, place),
         )
         trainings.end()
 
 
-def _pages(
-    stack: ExitStack, folder: Path, portal: Portal, journal: Journal | None
-) -> RealPages | None:
+def _pages(stack: ExitStack, folder: Path, portal: Portal, place: Place) -> RealPages | None:
     """An admin's pages of a second process, the web server alone, where it is told what they ask of the cluster."""
+    journal = place.journal
     if journal is None:
         return None
     cookie = f"homeport_session={portal.session('root').cookies['homeport_session']}"
@@ -318,7 +318,13 @@ def _pages(
     web = stack.enter_context(page_rows.served(folder, environment, "--no-reconciler"))
     hello = stack.enter_context(page_rows.hello(folder, environment, "django"))
     views = [Page(*web, path, cookie) for path in page_rows.VIEWS]
-    return RealPages(views, Page(*hello, "/hello/"), lambda: journal.calls(WEB))
+    who = [current_kubectl(), f"--kubeconfig={place.web_kubeconfig}", "auth", "whoami"]
+    return RealPages(
+        views,
+        Page(*hello, "/hello/"),
+        lambda: subprocess.run(who, check=True, capture_output=True, timeout=30),
+        lambda: journal.calls(WEB),
+    )
 
 
 @contextmanager

@@ -199,18 +199,21 @@ async def real_pages(world: RealPages, repeats: int) -> list[Result]:
     """M11 on a real cluster, with the trainings that are there.
 
     Raises:
-        AssertionError: the cluster knows of no call of the web server's at all.
+        AssertionError: a call that was made for it would not have been noticed.
     """
     over_hello, page = Sides(), next(one for one in world.views if one.path == "/trainings/")
     for one in (page, world.hello):
         await cost_ms(one, WARM_UP)
     for _ in range(repeats):
         over_hello.add(await cost_ms(page, ROUNDS), await cost_ms(world.hello, HELLOS // 4))
+    await asyncio.to_thread(world.ask)
     before = len(await asyncio.to_thread(world.calls))
-    assert before, "it has at least listed what it watches"
+    assert before
     for view in world.views:
         await cost_ms(view, LOOKS)
     calls = (await asyncio.to_thread(world.calls))[before:]
+    # A watch is opened again at any time, and by no page.
+    calls = [call for call in calls if not call.startswith("watch ")]
     return [
         over_hello.result(
             "M11", "CPU of a list of trainings, warm, portal / hello", at_most(5), "ms", "hello"

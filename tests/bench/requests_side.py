@@ -73,11 +73,13 @@ class RealPages:
 
     Attributes:
         hello: below the same middleware, as Django runs it under ASGI.
-        calls: what the web server's account has asked the cluster for so far, watches left out.
+        ask: makes one call as the web server's account.
+        calls: what that account has asked the cluster for so far, as `list /path?query`.
     """
 
     views: Sequence[Page]
     hello: Page
+    ask: Callable[[], object]
     calls: Callable[[], list[str]]
 
 

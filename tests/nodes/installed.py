@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urljoin
 
 import requests
 
@@ -118,16 +119,27 @@ def join(link: str) -> requests.Session:
 
 
 def _send_form(address: str, fields: Mapping[str, str]) -> requests.Session:
-    """By HTTPS a form has to say where it comes from."""
     session = requests.Session()
     page = session.get(address, timeout=30)
     assert page.ok, page
+    press(session, page, page.url, fields)
+    return session
+
+
+def press(
+    session: requests.Session,
+    page: requests.Response,
+    address: str,
+    fields: Mapping[str, str] | None = None,
+) -> None:
+    """Send a form of the page; by HTTPS it has to say where it comes from."""
     found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
     assert found, page.text
-    sent = {"csrfmiddlewaretoken": found[1], **fields}
-    answer = session.post(page.url, sent, timeout=30, headers={"Referer": page.url})
+    sent = {"csrfmiddlewaretoken": found[1], **(fields or {})}
+    answer = session.post(
+        urljoin(page.url, address), sent, timeout=30, headers={"Referer": page.url}
+    )
     assert answer.ok, answer.text
-    return session
 
 
 def invitation(said: str) -> str:

@@ -27,6 +27,7 @@ from tests.nodes.installed import (
     join,
     log,
     prepare,
+    press,
     run,
     values,
 )
@@ -104,6 +105,9 @@ def test_the_page_leads_from_an_empty_node_to_a_notebook(
     home = session.get(SITE["PUBLIC_URL"], timeout=30)
     assert "Sign out" in home.text, home.text[:2000]
     signed_in_s = time.monotonic() - began
+    portal = Installed(tmp_path / "nothing", address=SITE["PUBLIC_URL"])
+    press(session, home, "/tenant/make/")
+    portal.sign_in("ann").tenant(timeout_s=120)
     train, open_notebook = page[INVITATION + 1 :]
     followed = run(folder, train, one_node.kubeconfig, typed=f"{PASSWORD}\n")
     assert re.findall(r"line \d", followed) == [f"line {n}" for n in range(1, 6)], followed
@@ -112,7 +116,7 @@ def test_the_page_leads_from_an_empty_node_to_a_notebook(
     walked_s = time.monotonic() - began
     assert walked_s < 600
 
-    bob = Installed(tmp_path / "nothing", address=SITE["PUBLIC_URL"]).invite("bob")
+    bob = portal.invite("bob")
     bob.tenant(timeout_s=120)
     began = time.monotonic()
     job = bob.submit(

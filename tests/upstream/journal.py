@@ -37,11 +37,11 @@ class Journal:
         )
 
     def calls(self, user: str) -> list[str]:
-        """What this user has asked for once, as `list /path?query`: whatever is no watch."""
+        """What this user has asked for so far, as `list /path?query`."""
         return [
             f"{event['verb']} {event['requestURI']}"
             for event in self._events(0)
-            if event["user"]["username"] == user and event["verb"] != "watch"
+            if event["user"]["username"] == user
         ]
 
     def made(self, user: str, namespace: str, since: int) -> Counter[str]:
