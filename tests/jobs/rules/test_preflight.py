@@ -191,13 +191,8 @@ def test_without_rights_nothing_else_is_told() -> None:
 def test_of_an_installation_only_what_holds_outside_its_pods_is_taken_over() -> None:
     assert [setting.name for setting in SETTINGS if not is_taken_over(setting.name)] == [
         *("HOMEPORT_HOME", "STATIC_ROOT", "TLS_CERT_FILE", "TLS_KEY_FILE", "HOMEPORT_KUBECONFIG"),
-        *(
-            "PURGE_KUBECONFIG",
-            "WEB_KUBECONFIG",
-            "GATE_TLS_CERT_FILE",
-            "GATE_TLS_KEY_FILE",
-            "CATALOG",
-        ),
+        *("PURGE_KUBECONFIG", "WEB_KUBECONFIG", "GATE_TLS_CERT_FILE", "GATE_TLS_KEY_FILE"),
+        *("POD_AUTHORITIES_FILE", "CATALOG"),
     ]
 
 
