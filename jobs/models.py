@@ -54,8 +54,11 @@ class WorkloadQuerySet(models.QuerySet["Workload"]):
 
     def visible_to(self, user: Any) -> "WorkloadQuerySet":
         """Those of the own tenant, of teams that the user leads, all for an admin; deleted ones never."""
-        shown = self.exclude(desired=Desired.DELETE)
-        return shown.filter(policy.within_tenants(user, "see"))
+        return self.not_deleted().filter(policy.within_tenants(user, "see"))
+
+    def not_deleted(self) -> "WorkloadQuerySet":
+        """Those that somebody may yet see."""
+        return self.exclude(desired=Desired.DELETE)
 
     def unfinished(self) -> "WorkloadQuerySet":
         """Those that hold something of the cluster or wait for it."""

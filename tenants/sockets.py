@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -24,10 +24,11 @@ from django.contrib.auth import get_user
 from django.http import HttpRequest, parse_cookie
 
 from portal import metrics, supervise
+from portal.gathered import Gathered
 from portal.log_lines import note
 from portal.process import process
 from portal.web.origins import may_connect
-from tenants.actions import find_token, token_of
+from tenants.actions import find_tokens, token_of
 from tenants.models import User
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ MAX_FRAME_BYTES = 4096
 MAX_PER_USER = 10
 MAX_SOCKETS = 500
 LOOK_AGAIN_S = 30.0  # a session that ended, a right that was taken
+_GATHERED = 1 / 6  # of it: those who look within that time look together
 MAX_LIFE_S = 8 * 3600.0
 ABORT_S = 20.0  # for a peer that does not read to take the close frame
 
@@ -77,15 +79,25 @@ async def find_sender(scope: MutableMapping[str, Any]) -> UUID | None:
 
 async def find_person(badge: Badge) -> User | None:
     """Whose badge it is, if it is good at this moment."""
-    found: User | None = await database_sync_to_async(_find_person)(badge)
+    found: dict[Badge, User | None] = await database_sync_to_async(_find_people)([badge])
+    return found[badge]
+
+
+def _find_people(badges: Sequence[Badge]) -> dict[Badge, User | None]:
+    tokens = find_tokens([badge.token for badge in badges if badge.token])
+    found: dict[Badge, User | None] = {}
+    for badge in badges:
+        token = tokens.get(badge.token)
+        found[badge] = token.user if token is not None else _of_session(badge)
     return found
 
 
-def _find_person(badge: Badge) -> User | None:
-    if badge.token:
-        token = find_token(badge.token)
-        return token.user if token is not None else None
-    if not badge.session_key:
+# Those who look at the same time ask together: of each, it cost more than the lines of its log.
+_find_again = Gathered(_find_people)
+
+
+def _of_session(badge: Badge) -> User | None:
+    if badge.token or not badge.session_key:
         return None
     # As the middleware does it: checks the password's hash and that the account is active.
     request = HttpRequest()
@@ -187,12 +199,13 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Ends the connection when the person, the right or the time is gone."""
         loop = asyncio.get_running_loop()
         until = loop.time() + MAX_LIFE_S
-        # Those that came together, after a restart, say, are not looked at together for ever.
-        pause_s = LOOK_AGAIN_S * random.uniform(0.5, 1)
+        gather_s = LOOK_AGAIN_S * _GATHERED
+        # Those that came together, after a restart, say, are not all looked at together.
+        pause_s = LOOK_AGAIN_S * random.uniform(0.5, 1 - _GATHERED)
         while True:
             await asyncio.sleep(pause_s)
-            pause_s = LOOK_AGAIN_S
-            person = await find_person(badge)
+            pause_s = LOOK_AGAIN_S - gather_s
+            person = await _find_again(badge, gather_s)
             if person is None or person.pk != self.user.pk:
                 await self.close(NOT_SIGNED_IN)
                 return

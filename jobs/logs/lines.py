@@ -14,7 +14,7 @@ from itertools import pairwise
 import msgspec
 
 from jobs.logs.ansi import clean
-from jobs.logs.cursor import ANCHOR_LINES, Position, anchor_of
+from jobs.logs.cursor import ANCHOR_LINES, LivePlace, Place, Position, anchor_of
 from jobs.logs.rows import MAX_LINE_BYTES, Line, encode, encode_data, last_state
 from jobs.pod.protocol.notices import MARK, lines_left_out
 
@@ -32,8 +32,9 @@ class Batch:
         first: position of its first line.
         last: position of its last line that is finished; viewers go on behind it.
         anchor: digest of the last lines, see `cursor.anchor_of`.
-        frame: the last whole frame made of it, and what it was made for: most viewers want the
-            same.
+        frame: replica and place that the last whole frame was made of it for, and that frame: most
+            viewers want the same.
+        live_place: the last place that was made for those who come behind it, likewise.
         stands_for: lines of the program that are missed by who does not get this batch: those in
             it, and those that were left out where a line of ours says so.
         is_unfinished: it is how far the line behind `last` has come, which comes whole later.
@@ -44,9 +45,10 @@ class Batch:
     first: Position
     last: Position
     anchor: str
-    frame: tuple[str, str] = ("", "")
+    frame: tuple[str, Place | None, str] = ("", None, "")
     stands_for: int = 0
     is_unfinished: bool = False
+    live_place: LivePlace | None = None
 
     def __post_init__(self) -> None:
         self.stands_for = self.stands_for or self.count
@@ -54,6 +56,12 @@ class Batch:
     @property
     def size(self) -> int:
         return len(self.encoded)
+
+    def place(self, attempt: int) -> LivePlace:
+        """Where somebody stands who was shown it, live."""
+        if self.live_place is None or self.live_place.attempt != attempt:
+            self.live_place = LivePlace(attempt, self.last, self.anchor)
+        return self.live_place
 
     def behind(self, after: Position) -> "Batch | None":
         """What of it is new to who has seen the log up to a line; None: nothing is."""

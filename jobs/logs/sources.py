@@ -168,7 +168,7 @@ class ReplicaSource:
         self._put(batch)
 
     def _put(self, batch: Batch) -> None:
-        self._place = LivePlace(self._attempt, batch.last, batch.anchor)
+        self._place = batch.place(self._attempt)
         self._viewer.put_batch(self.name, batch, self._place)
 
     # --- what a tail calls ---

@@ -1,11 +1,12 @@
 """What the database says about a job's replicas and their archives, for whoever shows its logs.
 
-Many may look at one job: what one of them has read serves the others, too. Whether somebody may see it is
+Many may one at one job: what one of them has read serves the others, too. Whether somebody may see it is
 asked for each of them.
 """
 
 import asyncio
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from channels.db import database_sync_to_async
@@ -14,11 +15,14 @@ from jobs.archive.logs import Log, Which, find_log, replicas_of, which_of
 from jobs.kinds.registry import ARCHIVED
 from jobs.models import Replica, ReplicaArchive, Workload
 from jobs.rules.states import FINAL_REPLICA_STATES, ReplicaState
+from portal.gathered import Gathered
+from tenants import policy
 from tenants.models import User
 
 # Before these a container has no log yet.
 _WITHOUT_LOG = frozenset({ReplicaState.PENDING, ReplicaState.STARTING})
 OLDEST_S = 10.0  # what was read before that serves nobody any more
+_TOGETHER_S = 0.02  # those who come within it are asked about together
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,9 @@ async def load(
     Raises:
         portal.web.streaming.AbsentError: it has not had that attempt.
     """
-    if not await database_sync_to_async(_may_see)(job_id, user):
+    if not await _may_see(
+        _Question(job_id, user.pk, user.token_scope, user), 0 if since_s is None else _TOGETHER_S
+    ):
         return None
     loop = asyncio.get_running_loop()
     key, now_s = (loop, job_id, attempt), loop.time()
@@ -133,9 +139,27 @@ async def _read(job_id: UUID, attempt: str) -> JobLogState | None:
     return found
 
 
-def _may_see(job_id: UUID, user: User) -> bool:
-    rows = Workload.objects.filter(pk=job_id, kind__in=ARCHIVED)
-    return bool(rows.visible_to(user).exists())
+@dataclass(frozen=True)
+class _Question:
+    """Whether somebody may see a job; to Django a person is the same whatever the scope of the token."""
+
+    job_id: UUID
+    user_id: UUID
+    token_scope: str
+    user: User = field(compare=False)
+
+
+def _allowed(asked: Sequence[_Question]) -> dict[_Question, bool]:
+    ids = {one.job_id for one in asked}
+    rows = Workload.objects.filter(pk__in=ids, kind__in=ARCHIVED).not_deleted()
+    shown = {row.pk: row for row in rows.only("tenant").select_related("tenant")}
+    return {
+        one: one.job_id in shown and policy.may(one.user, "see", shown[one.job_id].tenant)
+        for one in asked
+    }
+
+
+_may_see = Gathered(_allowed)
 
 
 def _load(job_id: UUID, attempt: str) -> JobLogState | None:

@@ -133,7 +133,7 @@ async def test_what_fails_is_told_to_come_later_and_leaves_nothing_behind(
     with monkeypatch.context() as broken:
         for path in paths:  # when it is looked at again
             async with world.open(path, job.owner) as socket:
-                broken.setattr(sockets, "find_person", away)
+                broken.setattr(sockets, "_find_again", away)
                 assert await close_code(socket) == 1013
             broken.undo()
     with monkeypatch.context() as broken:

@@ -115,6 +115,8 @@ def test_sent_and_skipped_lines_always_add_up(steps: list[tuple[str, int, bool]]
         await asyncio.wait_for(task, 5)
         for name, total in sums.items():
             own = [frame for frame in wire.frames if frame["replica"] == name]
+            places = [read(frame["cursor"])[name] for frame in own if frame["type"] == "lines"]
+            assert places == sorted(places, key=lambda at: at.position.time_ns)
             sent = sum(len(frame.get("lines", ())) for frame in own)
             assert sent + sum(frame.get("count", 0) for frame in own) == total
         states = [frame["state"] for frame in wire.frames if frame["type"] == "state"]
