@@ -33,8 +33,10 @@ VIEWERS_EACH = 5  # a person may have ten websockets, but all may come to one we
 IMAGE = "python:3.11-slim"
 SMALL = {"cpu": "10m", "memory": "64Mi"}
 _READY_S = 60.0
+# A line comes at any moment of the first three quarters of its turn: of trainings that keep step, two write at the same
+# moment in all turns of a run, or in none.
 PROGRAM = f"""
-import sys, time
+import random, sys, time
 def line(n):
     head = '#%09d INFO train step loss=0.1234 lr=1e-4 ' % n
     return head + 'x' * ({LINE_BYTES} - len(head) - 2) + '~'
@@ -42,7 +44,7 @@ began, per_s, n = time.monotonic(), float(sys.argv[1]), 0
 while True:
     print(line(n), flush=True)
     n += 1
-    time.sleep(max(0, began + n / per_s - time.monotonic()))
+    time.sleep(max(0, began + (n + 0.75 * random.random()) / per_s - time.monotonic()))
 """
 
 
@@ -226,13 +228,20 @@ class Lab(Stacked):
             return not Tenant.objects.exclude(state="active").exists()
 
         wait_for("all namespaces are active", all_active, timeout_s=300, interval_s=0.5)
+        self.write_lines(rate)
+        # Of the last one only what is submitted first runs, and the rest waits.
+        Tenant.objects.filter(owner=owners[-1]).update(quota_cpu_millicores=10)
+        self.owners[-1].submit(**training("runs", "import time; time.sleep(9999)"))
+
+    def write_lines(self, rate: float) -> None:
+        """Their trainings write so many lines a second each from now on, which takes new ones."""
+        for rest, old in zip(self.owners, self.jobs, strict=False):
+            assert rest.call("POST", f"jobs/{old}/stop/").ok
         made = [rest.submit(**training("lines", PROGRAM, str(rate))) for rest in self.owners[:-1]]
         for rest, job in zip(self.owners, made, strict=False):
             rest.wait(job, "running", timeout_s=300)
         self.jobs = [job["id"] for job in made]
-        # Of the last one only what is submitted first runs, and the rest waits.
-        Tenant.objects.filter(owner=owners[-1]).update(quota_cpu_millicores=10)
-        self.owners[-1].submit(**training("runs", "import time; time.sleep(9999)"))
+        self._say(f"{len(made)} trainings write {rate:g} lines a second each")
 
     def seats(self, viewers: int) -> list[Seat]:
         """Who looks at what. The proxy gives one after the other to each web server in turn: two in a row see
