@@ -118,7 +118,7 @@ class Node:
         (self.home / "log").mkdir(parents=True, exist_ok=True)
         (self.home / "joined").unlink(missing_ok=True)
         sweep.make(cgroup_of(self.number))
-        self._write(others)
+        self._write()
         self._child.start()
         deadline = time.monotonic() + _STARTED_S
         while not (first := self.first_process):
@@ -175,7 +175,7 @@ class Node:
         """The folder of its part of the shared volume."""
         return self.home / "brick"
 
-    def _write(self, others: Sequence[int]) -> None:
+    def _write(self) -> None:
         home, name = self.home, self.name
         for folder in (
             "cni",
@@ -188,9 +188,6 @@ class Node:
         ):
             (home / folder).mkdir(exist_ok=True)
         (home / "resolv.conf").write_text(f"nameserver {network.HOST}\n")
-        names = [(network.address(one), name_of(one)) for one in (self.number, *others)]
-        rows = [("127.0.0.1", "localhost"), *names]
-        (home / "hosts").write_text("".join(f"{address} {name}\n" for address, name in rows))
         (home / "containerd.toml").write_text(_containerd(home))
         (home / "cni" / "10-bridge.conflist").write_text(json.dumps(self._cni()))
         (home / "kubelet.json").write_text(json.dumps(self._kubelet()))
