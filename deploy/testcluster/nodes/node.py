@@ -162,15 +162,6 @@ class Node:
         )
 
     @property
-    def has_images(self) -> bool:
-        """Whether its first images are imported; they outlive a loss of power."""
-        return self._imported.exists()
-
-    @property
-    def _imported(self) -> Path:
-        return self.home / "imported"
-
-    @property
     def brick(self) -> Path:
         """The folder of its part of the shared volume."""
         return self.home / "brick"
@@ -225,12 +216,10 @@ class Node:
             *(_kept(name, *argv) for name, argv in self._gluster.items()),
             _kept("containerd", "containerd", f"--config={home}/containerd.toml"),
             _step("images", *_ctr("version")),
+            _step("images", *_ctr("images", "import", str(self._parts.archive))),
             _kept("kubelet", str(programs["kubelet"]), *kubelet),
             _kept("kube-proxy", str(programs["kube-proxy"]), f"--config={home}/kube-proxy.json"),
             _kept("kube-router", str(programs["kube-router"]), *router),
-            # While these come up, for they wait for each other most of the time.
-            _step("images", *_ctr("images", "import", str(self._parts.archive))),
-            _step("images", "touch", str(self._imported)),
             _step("images", *_ctr("images", "import", str(self._parts.later))),
         ]
 
