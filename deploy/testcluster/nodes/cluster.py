@@ -129,10 +129,10 @@ class NodeCluster:
     def wait_until_ready(self, node: Node) -> None:
         """
         Raises:
-            NodeError: it ended, or the cluster schedules no pods onto it in time.
+            NodeError: it ended, or the cluster schedules no pods onto it in time, or it has no images for them.
         """
         deadline = time.monotonic() + READY_S
-        while not is_ready(self.control_plane, node.name):
+        while not (node.has_images and is_ready(self.control_plane, node.name)):
             if not node.is_running or time.monotonic() > deadline:
                 raise NodeError(f"{node.name} is not ready:\n{node.last_words()}")
             time.sleep(0.2)

@@ -46,6 +46,10 @@ def prepare(plan: dict[str, Any], home: Path) -> None:
     layers = f"lowerdir=/var,upperdir={home}/var/up,workdir={home}/var/work"
     _mount("-t", "overlay", "overlay", "-o", layers, "/var")
     _mount("-t", "overlay", "overlay", "-o", f"lowerdir={plan['packages']}/usr:/usr", "/usr")
+    # Nobody answers the machine's questions for names in here, and GlusterFS asks for each of its peers.
+    for name in ("hosts", "resolv.conf"):
+        if Path("/etc", name).exists():
+            _mount("--bind", home / name, Path("/etc", name))
     for name, number in _KERNEL.items():
         place = Path("/proc/sys", name)
         if place.exists():

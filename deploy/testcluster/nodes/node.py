@@ -118,7 +118,7 @@ class Node:
         (self.home / "log").mkdir(parents=True, exist_ok=True)
         (self.home / "joined").unlink(missing_ok=True)
         sweep.make(cgroup_of(self.number))
-        self._write()
+        self._write(others)
         self._child.start()
         deadline = time.monotonic() + _STARTED_S
         while not (first := self.first_process):
@@ -162,11 +162,20 @@ class Node:
         )
 
     @property
+    def has_images(self) -> bool:
+        """Whether its first images are imported; they outlive a loss of power."""
+        return self._imported.exists()
+
+    @property
+    def _imported(self) -> Path:
+        return self.home / "imported"
+
+    @property
     def brick(self) -> Path:
         """The folder of its part of the shared volume."""
         return self.home / "brick"
 
-    def _write(self) -> None:
+    def _write(self, others: Sequence[int]) -> None:
         home, name = self.home, self.name
         for folder in (
             "cni",
@@ -179,6 +188,9 @@ class Node:
         ):
             (home / folder).mkdir(exist_ok=True)
         (home / "resolv.conf").write_text(f"nameserver {network.HOST}\n")
+        names = [(network.address(one), name_of(one)) for one in (self.number, *others)]
+        rows = [("127.0.0.1", "localhost"), *names]
+        (home / "hosts").write_text("".join(f"{address} {name}\n" for address, name in rows))
         (home / "containerd.toml").write_text(_containerd(home))
         (home / "cni" / "10-bridge.conflist").write_text(json.dumps(self._cni()))
         (home / "kubelet.json").write_text(json.dumps(self._kubelet()))
@@ -216,10 +228,12 @@ class Node:
             *(_kept(name, *argv) for name, argv in self._gluster.items()),
             _kept("containerd", "containerd", f"--config={home}/containerd.toml"),
             _step("images", *_ctr("version")),
-            _step("images", *_ctr("images", "import", str(self._parts.archive))),
             _kept("kubelet", str(programs["kubelet"]), *kubelet),
             _kept("kube-proxy", str(programs["kube-proxy"]), f"--config={home}/kube-proxy.json"),
             _kept("kube-router", str(programs["kube-router"]), *router),
+            # While these come up, for they wait for each other most of the time.
+            _step("images", *_ctr("images", "import", str(self._parts.archive))),
+            _step("images", "touch", str(self._imported)),
             _step("images", *_ctr("images", "import", str(self._parts.later))),
         ]
 
