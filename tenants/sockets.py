@@ -87,8 +87,11 @@ def _find_people(badges: Sequence[Badge]) -> dict[Badge, User | None]:
     tokens = find_tokens([badge.token for badge in badges if badge.token])
     found: dict[Badge, User | None] = {}
     for badge in badges:
-        token = tokens.get(badge.token)
-        found[badge] = token.user if token is not None else _of_session(badge)
+        if badge.token:
+            token = tokens.get(badge.token)
+            found[badge] = None if token is None else token.user
+        else:
+            found[badge] = _of_session(badge.session_key)
     return found
 
 
@@ -96,13 +99,13 @@ def _find_people(badges: Sequence[Badge]) -> dict[Badge, User | None]:
 _find_again = Gathered(_find_people)
 
 
-def _of_session(badge: Badge) -> User | None:
-    if badge.token or not badge.session_key:
+def _of_session(key: str) -> User | None:
+    if not key:
         return None
     # As the middleware does it: checks the password's hash and that the account is active.
     request = HttpRequest()
     engine = import_module(settings.SESSION_ENGINE)
-    request.session = engine.SessionStore(badge.session_key)
+    request.session = engine.SessionStore(key)
     user = get_user(request)
     return user if isinstance(user, User) else None
 

@@ -1,6 +1,6 @@
 """What the database says about a job's replicas and their archives, for whoever shows its logs.
 
-Many may one at one job: what one of them has read serves the others, too. Whether somebody may see it is
+Many may look at one job: what one of them has read serves the others, too. Whether somebody may see it is
 asked for each of them.
 """
 
@@ -141,7 +141,10 @@ async def _read(job_id: UUID, attempt: str) -> JobLogState | None:
 
 @dataclass(frozen=True)
 class _Question:
-    """Whether somebody may see a job; to Django a person is the same whatever the scope of the token."""
+    """Whether somebody may see a job.
+
+    The scope is named as well: to Django a person is the same whatever the scope of their token.
+    """
 
     job_id: UUID
     user_id: UUID

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from portal.gathered import Gathered
+from portal.gathered import MOST_AT_ONCE, Gathered
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,6 +32,15 @@ async def test_those_who_come_together_are_asked_about_once_and_later_ones_anew(
     assert await asyncio.gather(*others) == ["1 in 1", "2 in 1", "2 in 1", "3 in 1"]
     assert await gathered(1, 0) == "1 in 2"
     assert asked.rounds == [[1, 2, 3], [1]]
+
+
+async def test_no_thread_is_asked_about_too_many_at_once() -> None:
+    asked = Asked()
+    gathered = Gathered(asked)
+    many = range(2 * MOST_AT_ONCE + 1)
+    found = await asyncio.gather(*(gathered(key, 0) for key in many))
+    assert [int(one.split()[0]) for one in found] == list(many)
+    assert sorted(len(keys) for keys in asked.rounds) == [1, MOST_AT_ONCE, MOST_AT_ONCE]
 
 
 async def test_who_comes_while_it_is_being_asked_gets_no_answer_from_before() -> None:
