@@ -1,6 +1,6 @@
 """PostgreSQL, Redis and an S3 server beside the cluster, at this machine's address, as a site has its own.
 
-The first two speak TLS under an authority of their own, and ask for a password.
+All speak TLS under an authority of their own, and the first two ask for a password.
 """
 
 import os
@@ -57,7 +57,7 @@ def outside() -> Iterator[Outside]:
                 command, folder / "redis.log", lambda: servers.answers(redis, network.HOST)
             )
         )
-        s3 = stack.enter_context(servers.s3(folder / "s3", network.HOST))
+        s3 = stack.enter_context(servers.s3(folder / "s3", network.HOST, (certificate, key)))
         bucket = {name: s3.pop(name) for name in ("S3_BUCKET", "S3_ENDPOINT", "S3_REGION")}
         where = f"{network.HOST}:{postgres.port}/homeport?sslmode=verify-full"
         urls = {

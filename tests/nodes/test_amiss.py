@@ -9,9 +9,10 @@ import subprocess
 from pathlib import Path
 
 from deploy.testcluster.nodes import gluster, products
+from tests.nodes import counting
 from tests.nodes.installed import log
 from tests.nodes.site import Site, lives
-from tests.nodes.test_inside import COUNT, SMALL, START_S, python
+from tests.nodes.test_inside import SMALL, START_S, python
 from tests.tools.waiting import wait_for
 
 AHEAD_S = 90
@@ -84,11 +85,8 @@ def test_clocks_that_are_apart_are_told_and_nothing_is_ended(site: Site) -> None
 
     set_clocks(0)
     page, before = Page(site), _homeports(site)
-    job = site.ada.submit(
-        name="counts", command=python(COUNT, "/data/late"), replicas={"worker": SMALL}
-    )
-    site.ada.wait(job, "running", timeout_s=START_S)
-    pods = lives(site.pods_of(job["id"]))
+    counts = counting.of(site, "late")
+    pods = lives(site.pods_of(counts.job["id"]))
     set_clocks(AHEAD_S)
     apart = r"the API server is (89|90|91) s behind the reconciler"
     wait_for("the health page says so", lambda: page.says(apart), timeout_s=90)
@@ -99,13 +97,9 @@ def test_clocks_that_are_apart_are_told_and_nothing_is_ended(site: Site) -> None
     wait_for(
         "the health page is content", lambda: not page.says("behind the reconciler"), timeout_s=90
     )
-    assert lives(site.pods_of(job["id"])) == pods
+    assert lives(site.pods_of(counts.job["id"])) == pods
     assert _homeports(site) == before
-    [pod] = site.pods_of(job["id"])
-    end = ("exec", pod["metadata"]["name"], "-c", "main", "--", "touch", "/data/late")
-    site.pods.ask("-n", site.namespace, *end)  # which may die with it
-    done = site.ada.wait(job, "succeeded", timeout_s=START_S)
-    assert done["retries"] == 0
+    counts.end()
     site.pods.must("-n", "homeport", "rollout", "undo", "deployment/reconciler")
     site.rolled_out("reconciler")
 

@@ -6,9 +6,10 @@ import subprocess
 from deploy.testcluster.nodes import gluster
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import Service
+from tests.nodes import counting
 from tests.nodes.installed import log
 from tests.nodes.site import Site, lives
-from tests.nodes.test_inside import COUNT, SMALL, START_S, python
+from tests.nodes.test_inside import SMALL, START_S, python
 from tests.tools.manifests import blocks
 from tests.tools.waiting import wait_for
 
@@ -19,13 +20,10 @@ def test_a_dropped_database_comes_back_and_what_runs_ends_with_its_log(site: Sit
     done = site.ada.submit(name="ended", command=python(SAYS), replicas={"worker": SMALL})
     site.ada.wait(done, "succeeded", timeout_s=START_S)
     wait_for("its log is archived", lambda: "said" in log(site.ada, done["id"]), timeout_s=90)
-    job = site.ada.submit(
-        name="counts", command=python(COUNT, "/data/restored"), replicas={"worker": SMALL}
-    )
+    counts = counting.of(site, "restored")
     notebook = Service(site.ada, "notebook", name="kept", cpu="100m", memory="512Mi")
-    site.ada.wait(job, "running", timeout_s=START_S)
     notebook.wait("running", timeout_s=START_S)
-    before = lives(site.pods_of(job["id"], notebook.id))
+    before = lives(site.pods_of(counts.job["id"], notebook.id))
 
     make, restore = blocks("Backup and restore")
     [file] = re.findall(r"/backups/\S+\.backup", site.run(make))
@@ -42,15 +40,9 @@ def test_a_dropped_database_comes_back_and_what_runs_ends_with_its_log(site: Sit
     assert len(unknown) == 5
     assert {number for _, number in unknown} == {"0"}, said
 
-    assert lives(site.pods_of(job["id"], notebook.id)) == before
+    assert lives(site.pods_of(counts.job["id"], notebook.id)) == before
     assert enter(notebook).status() == 200
     assert "said" in log(site.ada, done["id"]), "the store was not lost"
-    [pod] = site.pods_of(job["id"])
-    end = ("exec", pod["metadata"]["name"], "-c", "main", "--", "touch", "/data/restored")
-    site.pods.ask("-n", site.namespace, *end)  # which may die with it
-    site.ada.wait(job, "succeeded", timeout_s=START_S)
-    kept = wait_for("its log", lambda: log(site.ada, job["id"]))
-    numbers = [int(one) for one in re.findall(r"count (\d+)", kept)]
-    assert numbers == list(range(len(numbers)))
+    counts.end()
     notebook.do("stop")
     notebook.wait("stopped", timeout_s=START_S)

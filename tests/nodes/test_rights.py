@@ -3,35 +3,25 @@
 In a pytest call of its own, as it stays installed.
 """
 
-import re
 import subprocess
 from typing import Any
 
 from deploy.cluster import rights, used
 from deploy.testcluster.nodes import gluster
-from tests.e2e.portal import ROOT, Rest
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import Service
-from tests.nodes.installed import OVERLAY, log
+from tests.nodes import counting
+from tests.nodes.installed import OVERLAY
 from tests.nodes.site import SITE, Site, lives
-from tests.nodes.test_inside import COUNT, SMALL, START_S, python
-from tests.tools.manifests import blocks
+from tests.nodes.test_inside import START_S
+from tests.tools.manifests import OPERATIONS, blocks
 from tests.tools.waiting import wait_for
 
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 POD_DOORS = {"web:8001", "service homeport-pods:8001"}
 CLOSED = {
     *("web:8000", "web:9100", "reconciler:9100", "postgres:5432", "redis:6379"),
     *("service homeport:443", "service postgres:5432", "service redis:6379", "node:30443"),
 }
-
-
-def _counts(rest: Rest, until: str) -> dict[str, Any]:
-    """A training that counts until there is this file, and does so already."""
-    job = rest.submit(name="counts", command=python(COUNT, until), replicas={"worker": SMALL})
-    tail = f"jobs/{job['id']}/logs/?tail=50"
-    wait_for("it counts", lambda: "count 9" in rest.text(tail), timeout_s=START_S)
-    return job
 
 
 def _doors(site: Site) -> list[tuple[str, str, int]]:
@@ -57,7 +47,7 @@ def _doors(site: Site) -> list[tuple[str, str, int]]:
 
 
 def test_a_training_reaches_the_door_of_pods_and_no_other_port(site: Site) -> None:
-    job = _counts(site.ada, "/data/reached")
+    job = counting.begin(site.ada, "/data/reached")
     [pod] = site.pods_of(job["id"])
     seen: dict[bool, set[str]] = {True: set(), False: set()}
     for what, address, port in _doors(site):
@@ -85,9 +75,9 @@ def test_secrets_are_exchanged_while_a_training_and_a_notebook_work(site: Site) 
     """docs/operations.md, by its own commands: the secret key, then the database's password."""
     browser = site.portal.session("ada")
     notebook = Service(site.ada, "notebook", name="stays", cpu="100m", memory="512Mi")
-    job = _counts(site.ada, "/data/exchanged")
+    counts = counting.of(site, "exchanged")
     notebook.wait("running", timeout_s=START_S)
-    before, old = lives(site.pods_of(job["id"], notebook.id)), _secrets(site)
+    before, old = lives(site.pods_of(counts.job["id"], notebook.id)), _secrets(site)
     for command in blocks("Exchange keys and passwords", OPERATIONS):
         site.run(command)
         site.rolled_out("web", "reconciler")
@@ -107,15 +97,8 @@ def test_secrets_are_exchanged_while_a_training_and_a_notebook_work(site: Site) 
     page = f"{site.portal.url}/trainings/"
     assert browser.get(page, allow_redirects=False, timeout=30).status_code == 200
     assert enter(notebook).status() == 200
-    assert lives(site.pods_of(job["id"], notebook.id)) == before
-    [name] = [pod["metadata"]["name"] for pod in site.pods_of(job["id"])]
-    end = ("exec", name, "-c", "main", "--", "touch", "/data/exchanged")
-    site.pods.ask("-n", site.namespace, *end)  # which may die with it
-    done = site.ada.wait(job, "succeeded", timeout_s=START_S)
-    assert done["retries"] == 0
-    kept = wait_for("its log", lambda: log(site.ada, job["id"]))
-    numbers = [int(one) for one in re.findall(r"count (\d+)", kept)]
-    assert numbers == list(range(len(numbers)))
+    assert lives(site.pods_of(counts.job["id"], notebook.id)) == before
+    counts.end()
     notebook.do("stop")
     notebook.wait("stopped", timeout_s=START_S)
 
@@ -141,7 +124,7 @@ def test_a_colleague_is_suspended_resumed_and_purged_with_all_data(site: Site) -
         command = site.cluster.nodes[0].enter("find", f"{gluster.MOUNT}/pv", *words)
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
-    job = _counts(bob, "/data/never")
+    job = counting.begin(bob, "/data/never")
     assert len(volumes()) == len(folders()) == 2
     do("suspend", "suspended", why="a test")
     bob.wait(job, "stopped", timeout_s=START_S)

@@ -13,6 +13,7 @@ from tests.tools.kubectls import Said, ask, current_kubectl
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "cluster.md").read_text()
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 Object = dict[str, Any]
 
 

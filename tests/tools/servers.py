@@ -238,8 +238,14 @@ def build_s3() -> Path:
 
 
 @contextmanager
-def s3(folder: Path, host: str = "127.0.0.1") -> Iterator[dict[str, str]]:
-    """An S3 server that checks signatures; the settings and credentials that lead to its bucket."""
+def s3(
+    folder: Path, host: str = "127.0.0.1", pair: tuple[Path, Path] | None = None
+) -> Iterator[dict[str, str]]:
+    """An S3 server that checks signatures; the settings and credentials that lead to its bucket.
+
+    Args:
+        pair: certificate and key; it speaks HTTPS with them.
+    """
     program, port = build_s3(), free_port()
     for name in ("objects", "metadata"):
         (folder / name).mkdir(parents=True)
@@ -247,13 +253,15 @@ def s3(folder: Path, host: str = "127.0.0.1") -> Iterator[dict[str, str]]:
     command = [str(program), "--quiet", "--port", f"{host}:{port}"]
     command += ["--access", access["AWS_ACCESS_KEY_ID"]]
     command += ["--secret", access["AWS_SECRET_ACCESS_KEY"]]
+    if pair is not None:
+        command += ["--cert", str(pair[0]), "--key", str(pair[1])]
     command += ["posix", "--sidecar", str(folder / "metadata"), str(folder / "objects")]
     with running(command, folder.with_suffix(".log"), lambda: answers(port, host)):
         # A folder of the top level is a bucket.
         (folder / "objects" / "homeport").mkdir()
         yield {
             "S3_BUCKET": "homeport",
-            "S3_ENDPOINT": f"http://{host}:{port}",
+            "S3_ENDPOINT": f"{'https' if pair else 'http'}://{host}:{port}",
             "S3_REGION": "us-east-1",
             **access,
         }
