@@ -13,9 +13,10 @@ from tests.e2e.portal import ROOT
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import Service
 from tests.image.build import archive
+from tests.nodes import counting
 from tests.nodes.installed import IMAGE
 from tests.nodes.site import EARLIER, Site, lives, two_nodes
-from tests.nodes.test_inside import COUNT, SMALL, START_S, python
+from tests.nodes.test_inside import SMALL, START_S
 from tests.tools.waiting import wait_for
 from tests.upgrade.conftest import or_skip
 from tests.upgrade.old import NoHistoryError, need_history
@@ -47,9 +48,9 @@ def test_one_version_up_and_back_touches_no_pod_and_no_line(earlier: Site) -> No
         words = ("exec", "deployment/web", "--", "python", "manage.py", "showmigrations", "usage")
         return site.pods.must("-n", "homeport", *words)
 
-    job = ada.submit(name="counts", command=python(COUNT, "/data/back"), replicas={"worker": SMALL})
+    counts = counting.of(site, "back")
+    job = counts.job
     notebook = Service(ada, "notebook", name="kept", cpu="100m", memory="512Mi")
-    ada.wait(job, "running", timeout_s=START_S)
     notebook.wait("running", timeout_s=START_S)
     viewer = Follower(ada, job["id"])
     wait_for("lines come", lambda: len(viewer.lines) > 20)
@@ -66,10 +67,7 @@ def test_one_version_up_and_back_touches_no_pod_and_no_line(earlier: Site) -> No
         ada.wait(new, "succeeded", timeout_s=START_S)
         assert lives(site.pods_of(job["id"], notebook.id)) == before
 
-    [pod] = site.pods_of(job["id"])
-    end = ("exec", pod["metadata"]["name"], "-c", "main", "--", "touch", "/data/back")
-    site.pods.must("-n", site.namespace, *end)
-    ada.wait(job, "succeeded", timeout_s=START_S)
+    counts.end()
     wait_for("its log has ended", lambda: viewer.is_over)
     count = viewer.numbers("worker-0")
     assert (count, viewer.skipped) == (list(range(len(count))), 0)
