@@ -37,6 +37,9 @@ class _Pair:
             seen = self._look()
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*self._files)
+            # A ticket comes after the handshake, when clients with a thread for each direction (websockets' own, and
+            # so `homeport`) already send: OpenSSL allows one call at a time, and what they sent is lost now and then.
+            context.num_tickets = 0
         except OSError as error:  # an SSLError is one
             raise ConfigurationError(
                 f"TLS_CERT_FILE={self._files[0]!r} and TLS_KEY_FILE={self._files[1]!r} are no certificate "

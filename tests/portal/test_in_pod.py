@@ -111,6 +111,9 @@ def issuer_is(authority: Authority, port: int) -> bool:
         socket.create_connection(("127.0.0.1", port), timeout=10) as raw,
         context.wrap_socket(raw, server_hostname="127.0.0.1") as spoken,
     ):
+        spoken.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert spoken.recv(1)  # a ticket would have come before it
+        assert not spoken.session.has_ticket
         return spoken.version() is not None
 
 
