@@ -84,6 +84,17 @@ class Site:
         ]
         return found
 
+    def touch(self, job: dict[str, Any], file: str) -> None:
+        """Make this file in the pod of a training of one replica, which ends by it: so may the command, with it."""
+        [pod] = self.pods_of(job["id"])
+        words = ("exec", pod["metadata"]["name"], "-c", "main", "--", "touch", file)
+        self.pods.ask("-n", self.namespace, *words)
+
+    def secrets(self, overlay: str = OVERLAY) -> dict[str, str]:
+        """What the page's commands wrote to `secret.env`, by name."""
+        lines = (self.folder / overlay / "secret.env").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
     def other(self, name: str) -> tuple[Node, Node]:
         """The node of this name, and the other one."""
         own, other = sorted(self.cluster.nodes, key=lambda node: node.name != name)

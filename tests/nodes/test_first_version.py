@@ -217,9 +217,7 @@ def test_what_runs_under_the_first_version_goes_on_under_todays(
         wait_for("lines come again", lambda: len(viewer.lines) > seen + 50)
         assert sites.lives(site.pods_of(job["id"], notebook.id)) == lived
         wait_for("the notebook opens", lambda: enter(notebook).status() == 200, timeout_s=90)
-        [pod] = site.pods_of(job["id"])
-        end = ("exec", pod["metadata"]["name"], "-c", "main", "--", "touch", "/data/upgraded")
-        pods.ask("-n", site.namespace, *end)  # which may die with it
+        site.touch(job, "/data/upgraded")
         ada.wait(job, "succeeded", timeout_s=START_S)
         wait_for("its log has ended", lambda: viewer.is_over)
         kept = wait_for("its archive", lambda: log(ada, job["id"]))

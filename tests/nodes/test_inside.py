@@ -209,8 +209,7 @@ def test_viewers_of_a_log_miss_no_line_while_everything_is_started_anew(site: Si
     wait_for("lines come", lambda: all(len(one.lines) > came + 50 for one in viewers))
     [pod] = site.pods_of(job["id"])
     assert lives([pod]) == {pod["metadata"]["uid"]: 0}
-    end = ("exec", pod["metadata"]["name"], "-c", "main", "--", "touch", "/data/seen")
-    site.pods.ask("-n", site.namespace, *end)  # which may die with it
+    site.touch(job, "/data/seen")
     site.ada.wait(job, "succeeded", timeout_s=START_S)
     wait_for("all have seen its end", lambda: all(one.is_over for one in viewers))
     kept = wait_for("its archive", lambda: log(site.ada, job["id"])).splitlines()

@@ -96,11 +96,6 @@ def _put_ingress(pods: Pods, certificate: Path, key: Path) -> None:
     wait_for("it answers", lambda: reaches_from_here(network.address(1), INGRESS_PORT))
 
 
-def _secrets(site: Site) -> dict[str, str]:
-    lines = (site.folder / PRODUCTION / "secret.env").read_text().splitlines()
-    return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
-
-
 @pytest.fixture(scope="module")
 def began_s(cluster: NodeCluster) -> float:
     """When two nodes were ready, and empty."""
@@ -189,8 +184,7 @@ def test_people_come_by_the_ingress_and_work_with_servers_outside(
     wait_for("it counts", lambda: len(viewer.numbers("worker-0")) > 20, timeout_s=START_S)
     [pod] = site.pods_of(job["id"])
     assert SELECTOR.items() <= pod["spec"]["nodeSelector"].items()
-    end = ("exec", pod["metadata"]["name"], "-c", "main", "--", "touch", "/data/seen")
-    site.pods.ask("-n", site.namespace, *end)  # which may die with it
+    site.touch(job, "/data/seen")
     site.ada.wait(job, "succeeded", timeout_s=START_S)
     wait_for("its end is seen", lambda: viewer.is_over)
     kept = wait_for("its archive", lambda: log(site.ada, job["id"]))
@@ -253,7 +247,7 @@ def test_a_notebook_goes_on_while_the_certificate_of_its_gate_is_renewed(
 def test_a_backup_is_made_and_secrets_are_exchanged_while_a_training_works(site: Site) -> None:
     """By the page's commands for one node, which name its overlay."""
     counts = counting.of(site, "exchanged")
-    before, old = lives(site.pods_of(counts.job["id"])), _secrets(site)
+    before, old = lives(site.pods_of(counts.job["id"])), site.secrets(PRODUCTION)
     make, _ = blocks("Backup and restore")
     assert re.search(r"/backups/\S+\.backup", site.run(make))
 
@@ -266,7 +260,7 @@ def test_a_backup_is_made_and_secrets_are_exchanged_while_a_training_works(site:
     _fill(site.folder / PRODUCTION / "secret.env", password)
     site.run(f"kubectl apply -k {PRODUCTION}")
     site.rolled_out("web", "reconciler")
-    new = _secrets(site)
+    new = site.secrets(PRODUCTION)
     assert new["HOMEPORT_SECRET_KEY_FALLBACKS"] == old["HOMEPORT_SECRET_KEY"]
     for name in ("web", "reconciler"):
         words = ("exec", f"deployment/{name}", "--", "printenv")

@@ -11,7 +11,6 @@ from deploy.testcluster.nodes import gluster
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import Service
 from tests.nodes import counting
-from tests.nodes.installed import OVERLAY
 from tests.nodes.site import SITE, Site, lives
 from tests.nodes.test_inside import START_S
 from tests.tools.manifests import OPERATIONS, blocks
@@ -58,11 +57,6 @@ def test_a_training_reaches_the_door_of_pods_and_no_other_port(site: Site) -> No
     site.ada.wait(job, "stopped", timeout_s=START_S)
 
 
-def _secrets(site: Site) -> dict[str, str]:
-    lines = (site.folder / OVERLAY / "secret.env").read_text().splitlines()
-    return dict(line.split("=", 1) for line in lines)
-
-
 def _lets_in(site: Site, secrets: dict[str, str]) -> bool:
     """Whether the database takes the password."""
     address = secrets["DATABASE_URL"].replace("@postgres:", "@127.0.0.1:")
@@ -77,11 +71,11 @@ def test_secrets_are_exchanged_while_a_training_and_a_notebook_work(site: Site) 
     notebook = Service(site.ada, "notebook", name="stays", cpu="100m", memory="512Mi")
     counts = counting.of(site, "exchanged")
     notebook.wait("running", timeout_s=START_S)
-    before, old = lives(site.pods_of(counts.job["id"], notebook.id)), _secrets(site)
+    before, old = lives(site.pods_of(counts.job["id"], notebook.id)), site.secrets()
     for command in blocks("Exchange keys and passwords", OPERATIONS):
         site.run(command)
         site.rolled_out("web", "reconciler")
-    new = _secrets(site)
+    new = site.secrets()
     assert {name for name in new if new[name] != old.get(name)} == {
         *("HOMEPORT_SECRET_KEY", "HOMEPORT_SECRET_KEY_FALLBACKS"),
         *("POSTGRES_PASSWORD", "DATABASE_URL"),
