@@ -38,7 +38,7 @@ class _Pair:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*self._files)
             # A ticket comes after the handshake, when clients with a thread for each direction (websockets' own, and
-            # so `homeport`) already send: OpenSSL allows one call at a time, and what they sent is lost now and then.
+            # older command lines) already send: OpenSSL takes one call at a time, and what they sent is lost at times.
             context.num_tickets = 0
         except OSError as error:  # an SSLError is one
             raise ConfigurationError(

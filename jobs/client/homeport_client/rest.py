@@ -79,7 +79,7 @@ class Rest:
         """`tell` hears why something takes longer. `is_hasty`: one try of a second (for Tab)."""
         self.url = url
         self.token = token
-        self.tls = tls_context(ca_file)
+        self.ca_file = ca_file
         self.tell = tell
         self._sleep = sleep
         self._is_hasty = is_hasty
@@ -88,7 +88,7 @@ class Rest:
         self.version = ""  # likewise
         short, long = urllib3.Timeout(total=1), urllib3.Timeout(connect=10, read=120)
         options: dict[str, Any] = {
-            "ssl_context": self.tls,
+            "ssl_context": tls_context(ca_file),
             "timeout": short if is_hasty else long,
             "retries": False,
             "maxsize": 4,

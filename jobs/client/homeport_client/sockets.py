@@ -11,8 +11,9 @@ from websockets.sync.client import ClientConnection, connect
 
 from .exits import NOT_FOUND, NOT_SIGNED_IN, REFUSED, ClientError
 from .refusals import certificate_error, not_homeport
-from .rest import Query, Rest
+from .rest import Query, Rest, tls_context
 from .sanitize import one_line
+from .tls_socket import SharedTlsSocket
 
 MAX_FRAME_BYTES = 32 * 1024**2
 # What a lost, refused or silent connection looks like; worth another try.
@@ -30,7 +31,10 @@ def open_socket(rest: Rest, path: str, query: Query | None = None) -> ClientConn
     """
     asked = {key: value for key, value in (query or {}).items() if value}
     url = "ws" + rest.url[len("http") :] + f"/ws/{path}" + (f"?{urlencode(asked)}" if asked else "")
-    options: dict[str, Any] = {"ssl": rest.tls} if url.startswith("wss:") else {}
+    options: dict[str, Any] = {}
+    if url.startswith("wss:"):
+        options["ssl"] = tls_context(rest.ca_file)
+        options["ssl"].sslsocket_class = SharedTlsSocket
     try:
         opened: ClientConnection = connect(
             url,
