@@ -144,7 +144,7 @@ class Lane:
         beside: added to its environment, where it is not set there, beside other lanes.
         prepared_by: a command that builds what it needs, from the first moment on, beside all lanes and giving way to
             them. The lane begins when that has ended well. It is left out, with the reason and without being a failure,
-            where that fails or takes too long, or where the lane itself ends with `LEFT_OUT`.
+            where that takes too long, or where that or the lane itself ends with `LEFT_OUT`.
     """
 
     name: str

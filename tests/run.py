@@ -173,6 +173,7 @@ class Run:
         self._ends_s = ends_s
         self._waiting = list(waiting)
         self._preparing = {lane.name: self._prepare(lane) for lane in waiting if lane.prepared_by}
+        self._prepared_again: set[str] = set()
         self._running: list[Running] = []
         self._to_pytest = to_pytest
         # A little more than there is: no lane keeps its processors busy all the time.
@@ -244,7 +245,11 @@ class Run:
         return self.folder / f"{lane.name}-prepared.log"
 
     def _is_prepared(self, lane: Lane) -> bool:
-        """Whether it may begin; a lane whose needs cannot be had, or not in time, waits no longer."""
+        """Whether it may begin; a lane whose needs cannot be had, or not in time, waits no longer.
+
+        What was not built though it can be here is built once more, for what is fetched may come then; after that the
+        lane has failed.
+        """
         process = self._preparing.get(lane.name)
         code = process.poll() if process else 0
         if code == 0:
@@ -254,6 +259,17 @@ class Run:
             if time.monotonic() - self._began_s < BUILT_S:
                 return False
             why = f"what it needs was not built after {BUILT_S / 60:.0f} minutes ({why})"
+        elif code != lanes.LEFT_OUT:
+            if lane.name not in self._prepared_again:
+                self._prepared_again.add(lane.name)
+                say(f"== {lane.name}: what it needs was not built, and is once more: {why}")
+                self._preparing[lane.name] = self._prepare(lane)
+                return False
+            say(f"== {lane.name}: what it needs was not built")
+            say(self._preparing_log(lane).read_text(errors="replace"))
+            self.outcomes.append(Outcome(lane, code, time.monotonic() - self._began_s, 0, ()))
+            self._waiting.remove(lane)
+            return False
         self._leave_out(lane, why)
         return False
 

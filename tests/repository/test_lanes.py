@@ -143,6 +143,7 @@ def test_a_lane_that_died_without_a_result_has_failed():
 
 
 LATE, LEFT = "sleep 60", f"echo no nodes here; exit {lanes.LEFT_OUT}"
+AGAIN = "[ -e FOLDER/tried ] || ! touch FOLDER/tried"
 
 
 @pytest.mark.parametrize(
@@ -150,10 +151,11 @@ LATE, LEFT = "sleep 60", f"echo no nodes here; exit {lanes.LEFT_OUT}"
     [
         ("echo ready", "exit 0", ""),
         ("echo ready", LEFT, "no nodes here"),
-        ("echo fetching; echo no network; exit 1", "exit 0", "no network"),
+        (LEFT, "exit 0", "no nodes here"),
+        (f"{AGAIN} || exit 1", "exit 0", ""),
         (f"echo at 3 of 9; {LATE}", "exit 0", "was not built after 0 minutes (at 3 of 9)"),
     ],
-    ids=["ready", "no-machine", "no-build", "late"],
+    ids=["ready", "no-machine", "no-namespaces", "built-again", "late"],
 )
 def test_a_lane_whose_needs_cannot_be_had_is_left_out_without_a_failure(
     monkeypatch: pytest.MonkeyPatch,
@@ -164,18 +166,32 @@ def test_a_lane_whose_needs_cannot_be_had_is_left_out_without_a_failure(
     why: str,
 ):
     monkeypatch.setattr(run, "BUILT_S", 0.5 if LATE in prepared else 60)
-    shell = ("sh", "-c")
-    prepared_by = (*shell, prepared)
-    alone = lanes.Lane("built", "", (program,), "ci", 60, program=shell, is_pytest=False)
-    done = run.Run([replace(alone, prepared_by=prepared_by, has_results=False)], tmp_path, [])
-    done.until_all_are_over()
-    done.try_again()
-    assert run.summary(done, [], is_ci=True) == 0
+    assert _summary_of(tmp_path, prepared, program) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith(
         "0 passed, 0 failed; built was left out, which is not a failure: "
     ) == bool(why)
     assert last.endswith(why or "1 passed, 0 failed")
+
+
+def _summary_of(folder: Path, prepared: str, program: str) -> int:
+    """Of a run of one lane that is prepared by one command."""
+    shell = ("sh", "-c")
+    prepared_by = (*shell, prepared.replace("FOLDER", str(folder)))
+    alone = lanes.Lane("built", "", (program,), "ci", 60, program=shell, is_pytest=False)
+    done = run.Run([replace(alone, prepared_by=prepared_by, has_results=False)], folder, [])
+    done.until_all_are_over()
+    done.try_again()
+    return run.summary(done, [], is_ci=True)
+
+
+def test_a_lane_whose_needs_were_not_built_twice_has_failed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    assert _summary_of(tmp_path, "echo no such package; exit 1", "exit 0") == 1
+    told = capsys.readouterr().out
+    assert told.count("no such package") == 2
+    assert told.splitlines()[-1] == "0 passed, 1 failed"
 
 
 def test_a_run_whose_time_is_over_ends_itself_and_names_what_did_not_run(
