@@ -12,7 +12,6 @@ if __name__ == "__main__":
     # A script has its own folder first on the path; the package's root is needed instead.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import functools
 import json
 import time
 from typing import Any
@@ -27,7 +26,7 @@ from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.placeholders import ReplicaContext
 from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.segments import attempt_folders, kept_segments, open_plain
-from jobs.pod.shipping import ship_segment
+from jobs.pod.shipping import ship_kept
 
 MAX_EXIT_BYTES = 64 * 1024
 # Where the store is full: nobody else brings it later, and this pod holds next to nothing. It ends in time.
@@ -90,19 +89,7 @@ def rescue_attempt(
     """
     segments, _, end = kept_segments(folders)
     replica_path = f"jobs/{job_id}/replicas/{context.role}/{context.task_index}/{context.attempt}/"
-    kept_bytes = 0
-    for segment in segments:
-        try:
-            budget.keep_trying(
-                functools.partial(ship_segment, portal, replica_path, segment, context.pod_uid)
-            )
-            kept_bytes += segment.size
-        except PortalError as error:
-            if error.is_final or not error.status:
-                raise
-            sys.stdout.write(notice(f"{segment.path} is skipped: {error}"))
-        except OSError as error:
-            sys.stdout.write(notice(f"{segment.path} cannot be read: {error.strerror}"))
+    kept_bytes = ship_kept(portal, replica_path, segments, context.pod_uid, budget, _tell)
     start = segments[0].start if segments else 0
     noted = read_exit(folders)
     code = noted.get("exit_code")
@@ -116,6 +103,10 @@ def rescue_attempt(
     }
     budget.keep_trying(lambda: portal.post(replica_path + "done/", body))
     files.mark_uploaded(folders)
+
+
+def _tell(text: str) -> None:
+    sys.stdout.write(notice(text))
 
 
 def rescue(config: dict[str, Any], context: ReplicaContext, portal: PortalClient) -> str:
@@ -139,7 +130,7 @@ def rescue(config: dict[str, Any], context: ReplicaContext, portal: PortalClient
     found = list_artifacts(context, config)
     job_path = f"jobs/{config['id']}/"
     for sentence in ship_artifacts(portal, job_path, context, found, budget):
-        sys.stdout.write(notice(sentence))
+        _tell(sentence)
     for attempt, folders in attempts.items():
         uid = context.pod_uid if attempt == context.attempt else ""
         lost = context._replace(attempt=attempt, pod_uid=uid)
@@ -167,7 +158,7 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError, KeyError, TypeError) as error:
         text = f"the pod's own configuration cannot be used: {type(error).__name__} {error}"
         reason, code = codes.CONFIGURATION_BROKEN, 1
-    sys.stdout.write(notice(text))
+    _tell(text)
     message = TerminationMessage(reason, text, code, uploaded=code == 0)
     files.write_message(paths.message, message)
     return code

@@ -63,7 +63,7 @@ from jobs.pod.protocol.placeholders import OLDER_ENVIRONMENT, ReplicaContext, fi
 from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.sampling import Sampler
 from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
-from jobs.pod.shipping import Shipper
+from jobs.pod.shipping import Shipper, ship_kept
 from jobs.pod.volume import LogVolume, is_full
 
 # Where the store is full: it stays so until somebody makes room, and this pod holds the program's GPUs
@@ -371,8 +371,21 @@ class Runner:
             **told_checkpoint(self._context, self._budget),
         }
         path = self._replica_path + "done/"
-        self._budget.keep_trying(lambda: self._portal.post(path, body))
+        log = {"end_byte": self._archive.position, "last_number": self._archive.last_number}
+        answer = self._budget.keep_trying(lambda: self._portal.post(path, {**body, "log": log}))
+        if answer.get("lacks"):
+            self._bring_again(answer["lacks"])
+            self._budget.keep_trying(lambda: self._portal.post(path, body))
         mark_uploaded(attempt_folders(self._context.state_parent, self._context.attempt))
+
+    def _bring_again(self, lacks: List[List[int]]) -> None:
+        """Segments that the portal had and has no more, by first and last number: its database was restored."""
+        context = self._context
+        segments, _, _ = kept_segments(attempt_folders(context.state_parent, context.attempt))
+        wanted = [s for s in segments if any(first <= s.number <= last for first, last in lacks)]
+        ship_kept(
+            self._portal, self._replica_path, wanted, context.pod_uid, self._budget, self._live_line
+        )
 
     @property
     def _exit_path(self) -> str:

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import deque
-from typing import Deque, Optional, Set
+from typing import Callable, Deque, Iterable, Optional, Set
 
 from jobs.pod.errors import PodError, PortalError
 from jobs.pod.portal_client import PortalClient, RetryBudget
@@ -48,6 +48,37 @@ def ship_segment(portal: PortalClient, replica_path: str, segment: Segment, pod_
         except PodError as error:
             raise OSError(errno.EIO, str(error), segment.path) from error
     portal.post(f"{replica_path}segments/{segment.number}/done/", about)
+
+
+def ship_kept(
+    portal: PortalClient,
+    replica_path: str,
+    segments: Iterable[Segment],
+    pod_uid: str,
+    budget: RetryBudget,
+    tell: Callable[[str], None],
+) -> int:
+    """Brings segments of the volume one after the other; bytes of those that are at the portal now.
+
+    `tell` hears why one is left out.
+
+    Raises:
+        PortalError: nothing more is wanted, or the budget is spent.
+    """
+    kept_bytes = 0
+    for segment in segments:
+        try:
+            budget.keep_trying(
+                functools.partial(ship_segment, portal, replica_path, segment, pod_uid)
+            )
+            kept_bytes += segment.size
+        except PortalError as error:
+            if error.is_final or not error.status:
+                raise
+            tell(f"{segment.path} is skipped: {error}")
+        except OSError as error:
+            tell(f"{segment.path} cannot be read: {error.strerror}")
+    return kept_bytes
 
 
 class Shipper(threading.Thread):

@@ -51,6 +51,11 @@ class LogVolume:
         self.problem: Optional[Tuple[str, str]] = None
 
     @property
+    def last_number(self) -> int:
+        """Of the segment that was begun last; 0 when there was none."""
+        return self._number
+
+    @property
     def skipped_bytes(self) -> int:
         """Bytes of the log that are not kept, exactly."""
         return self.position - self._head_bytes - self._ring_bytes - self._size

@@ -12,13 +12,14 @@ import hashlib
 import time
 from datetime import UTC, datetime
 from functools import partial
+from itertools import pairwise
 from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, F, Sum
+from django.db.models import Count, F, QuerySet, Sum
 from django.http import HttpRequest
 from django.urls import path
 from django.utils import timezone
@@ -93,8 +94,19 @@ class CheckpointBody(msgspec.Struct):
     mtime: Annotated[float, Meta(ge=0, le=2**32)]
 
 
+class LogBody(msgspec.Struct):
+    """All of a log, whether it was kept or not."""
+
+    end_byte: Position
+    last_number: Annotated[int, Meta(ge=0, le=10**9)]  # of its segments
+
+
 class EndBody(msgspec.Struct):
-    """How a replica ended, and that nothing more of it will come."""
+    """How a replica ended, and that nothing more of it will come.
+
+    Attributes:
+        log: of a runner that brings again what of it is lacking here; it says its end once more after that.
+    """
 
     exit_code: Annotated[int, Meta(ge=0, le=255)] | None
     reason: Annotated[str, Meta(max_length=2000, pattern=r"^[^\x00]*\Z")]
@@ -102,6 +114,7 @@ class EndBody(msgspec.Struct):
     by_rescue: bool
     pod_uid: PodUid = ""
     checkpoint: CheckpointBody | None = None
+    log: LogBody | None = None
 
 
 def find_job(job_id: UUID, token: str) -> Workload:
@@ -322,11 +335,26 @@ def segment_drop(
     return {}
 
 
+def _lacking(archives: QuerySet[ReplicaArchive], body: EndBody) -> list[list[int]]:
+    if body.log is None:
+        return []
+    segments = LogSegment.objects.filter(archive__in=archives).order_by("number")
+    known = segments.values_list("number", "size_bytes")
+    if sum(size for _, size in known) + body.skipped_bytes >= body.log.end_byte:
+        return []
+    borders = pairwise([0, *(number for number, _ in known), body.log.last_number + 1])
+    return [[last + 1, first - 1] for last, first in borders if first - last > 1][:MAX_BATCH]
+
+
 @of_job
 def replica_done(
     request: HttpRequest, job: Workload, role: str, index: int, attempt: int
 ) -> dict[str, Any]:
-    """The archive of a replica is complete, as far as this pod is concerned."""
+    """The archive of a replica is complete, as far as this pod is concerned; or what of its log it `lacks`.
+
+    That are ranges of the numbers of segments, each with its first and its last one: they were here, and a backup
+    of the database from before was restored.
+    """
     check_replica(job, role, index, attempt)
     body = read_body(request, EndBody)
     left = body.checkpoint
@@ -337,6 +365,8 @@ def replica_done(
         latest = known.values_list("pod_uid", flat=True).first()
         if body.by_rescue and body.pod_uid and latest and latest != body.pod_uid:
             return {}  # the rescued pod has been replaced: its successor reports the end
+        if lacks := _lacking(known, body):
+            return {"lacks": lacks}
         ReplicaArchive.objects.update_or_create(
             workload=job,
             role=role,

@@ -17,7 +17,7 @@ from django.core.asgi import get_asgi_application
 from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import job_log
 from jobs.kinds.training.tokens import job_token
-from jobs.models import Bundle, Replica, ReplicaArchive, Workload
+from jobs.models import Bundle, LogSegment, Replica, ReplicaArchive, Workload
 from jobs.pod.errors import PortalError
 from jobs.pod.portal_client import PortalClient
 from jobs.pod_api import hosts
@@ -104,6 +104,39 @@ async def test_fetch_runner_and_rescue_work_with_the_real_door(
 
     await sync_to_async(look)()
     assert told[-4:] == ["wake", ("job", job.pk)] * 2
+
+
+@pytest.mark.parametrize("lost", [(1, 2, 4), (5,), (1, 2, 3, 4, 5)])
+async def test_what_a_restored_database_lacks_of_a_log_comes_again_at_its_end(
+    portal: Callable[[], str], pod: Pod, lost: tuple[int, ...]
+) -> None:
+    job = await sync_to_async(lambda: make_job(make_tenant("alice")))()
+    _aim(pod, job, portal())
+    pod.config["limits"]["segment_bytes"] = 100
+    pod.python(
+        "import os, time\n"
+        "for number in range(5): os.write(1, b'%d' % number + b'x' * 98 + b'\\n')\n"
+        "while not os.path.exists('restored'): time.sleep(0.02)\n"
+        "print('the end')"
+    )
+    process = await asyncio.to_thread(pod.start)
+    segments = LogSegment.objects.filter(archive__workload=job)
+    while await segments.acount() < 5:
+        assert process.poll() is None
+        await asyncio.sleep(0.05)
+    if len(lost) == 5:
+        await ReplicaArchive.objects.all().adelete()
+    await segments.filter(number__in=lost).adelete()
+    (pod.root / "workspace/restored").touch()
+    output, _ = await asyncio.to_thread(process.communicate, timeout=30)
+    assert pod.message["uploaded"] is True, pod.message
+    assert output.count(b"\n") == 6
+
+    def look() -> None:
+        assert ReplicaArchive.objects.get().is_complete
+        assert b"".join(job_log(job, replica=("worker", 0), tail_lines=None)) == output
+
+    await sync_to_async(look)()
 
 
 async def test_addresses_are_waited_for_without_a_thread(
