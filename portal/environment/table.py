@@ -208,7 +208,12 @@ SETTINGS: tuple[Setting, ...] = (
         "certificate (PEM) of NODE_HOST, with which notebooks and TensorBoards answer by HTTPS",
     ),
     Setting("GATE_TLS_KEY_FILE", "", "private key (PEM) of that certificate"),
-    Setting("NODE_CIDRS", "", "addresses of nodes, for network policies", parse_list),
+    Setting(
+        "NODE_CIDRS",
+        "",
+        "addresses of nodes, for network policies; with an overlay network those of its devices, too",
+        parse_list,
+    ),
     Setting("CLIENT_CIDRS", "", "addresses of browsers, for network policies", parse_list),
     Setting("DOCTOR_USER", "", "person as whom doctor works in the cluster; empty: there is none"),
     Setting(

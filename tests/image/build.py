@@ -6,6 +6,7 @@ Debian's Python stands for the image of Python that the file begins with elsewhe
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -108,12 +109,19 @@ def archive(reference: str, checkout: Path = ROOT) -> Path:
             buildah = _buildah(Path(folder))
             _build(buildah, checkout)
             unfinished = Path(folder, "homeport.tar")
-            buildah("push", "--quiet", IMAGE, f"oci-archive:{unfinished}:{reference}")
+            buildah("push", "--quiet", IMAGE, _written_to(unfinished, reference))
             unfinished.rename(target)
     target.touch()
     for old in sorted(kept.glob("*.tar"), key=lambda file: file.stat().st_mtime)[:-2]:
         old.unlink()
     return target
+
+
+def _written_to(file: Path, reference: str) -> str:
+    """What the page gives to `buildah push`, with this file and this name of the image in place of its own."""
+    page = (ROOT / "docs/cluster.md").read_text()
+    [[name, place]] = re.findall(r"^ +buildah push (\S+) (oci-archive:\S+)$", page, re.MULTILINE)
+    return place.replace(name, reference).replace("homeport.tar", str(file))
 
 
 def _made_of(checkout: Path) -> list[Path]:

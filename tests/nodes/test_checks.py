@@ -44,7 +44,7 @@ def test_preflight_is_a_job_whose_rights_go_with_it(site: Site) -> None:
 def test_doctor_is_a_job_that_finds_all_well(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for command in blocks("Does it work"):
+    for command in blocks("Does it work?"):
         site.run(command)
     found = doctor(site.pods)
     with capsys.disabled():

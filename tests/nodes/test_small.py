@@ -139,7 +139,7 @@ def test_the_page_leads_from_an_empty_node_to_a_notebook(
     again = run(folder, page[3], one_node.kubeconfig)
     assert not re.search(r"created$", again, re.MULTILINE), again
     assert run(folder, f"kubectl diff -k {OVERLAY}", one_node.kubeconfig) == ""
-    for command in blocks("Does it work"):
+    for command in blocks("Does it work?"):
         run(folder, command, one_node.kubeconfig)
     examined = doctor(Pods(one_node.kubeconfig))
 
