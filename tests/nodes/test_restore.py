@@ -13,7 +13,14 @@ from tests.nodes.test_inside import SMALL, START_S, python
 from tests.tools.manifests import blocks
 from tests.tools.waiting import wait_for
 
+COUNTED = "select count(*) from jobs_logsegment"
 SAYS = "import pathlib, sys; print('said', flush=True)"
+
+
+def _segments(site: Site) -> int:
+    """How many the database knows, of all logs."""
+    asked = f"kubectl -n homeport exec postgres-0 -- psql -At -U homeport -c '{COUNTED}' homeport"
+    return int(site.run(asked))
 
 
 def test_a_dropped_database_comes_back_and_what_runs_ends_with_its_log(site: Site) -> None:
@@ -32,6 +39,8 @@ def test_a_dropped_database_comes_back_and_what_runs_ends_with_its_log(site: Sit
     assert (
         "Done testing" in subprocess.run(listed, capture_output=True, text=True, check=True).stdout
     )
+    brought = _segments(site)
+    wait_for("more of a log is brought", lambda: _segments(site) > brought, timeout_s=90)
     restore, count = re.subn(r"(?m)^FILE=.*$", f"FILE={file}", restore)
     assert count == 1
     said = site.run(restore)
