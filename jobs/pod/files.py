@@ -1,12 +1,16 @@
 # ruff: noqa: UP006, UP035 (the syntax of Python 3.6: images bring their own Python)
-"""Which replica a pod runs, and where its files are: configuration, token, termination message."""
+"""Which replica a pod runs, where its files are, and whether they are still there: configuration, token, termination
+message, volumes.
+"""
 
 import contextlib
+import errno
 import json
 import os
 import sys
+import threading
 import time
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple
 
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.placeholders import ReplicaContext
@@ -14,6 +18,10 @@ from jobs.pod.protocol.termination import TerminationMessage, encode
 
 Config = Dict[str, Any]
 ROOM_BYTES = 4096
+# How often volumes are looked at, and how long one is away before it is given up: as long as servers take that
+# are started again. The mount of a client that ended never comes back in a pod that has it.
+LOOK_S, GONE_S = 10.0, 120.0
+_GONE = (errno.ENOTCONN, errno.ESTALE)
 
 
 def read_context(config: Config, environ: Dict[str, str]) -> ReplicaContext:
@@ -131,3 +139,39 @@ def mark_uploaded(folders: List[str]) -> None:
         except OSError as error:
             # The portal knows; a rescue pod that is started all the same finds nothing to do.
             sys.stderr.write(notice(f"{folder} cannot be marked: {error.strerror}"))
+
+
+class MountWatch(threading.Thread):
+    """Tells once, in words, that a volume is gone: the client of its file system ended, or lost all its servers."""
+
+    def __init__(self, volumes: Dict[str, str], tell: Callable[[str], None]) -> None:
+        """
+        Args:
+            volumes: their folders by name.
+        """
+        # A thread of its own: a look at a file system of the network may never return.
+        super().__init__(name="mounts", daemon=True)
+        self._volumes = volumes
+        self._tell = tell
+        self._since: Dict[str, float] = {}
+
+    def run(self) -> None:
+        while True:
+            words = self.look(time.monotonic())
+            if words:
+                self._tell(words)
+                return
+            time.sleep(LOOK_S)
+
+    def look(self, now: float) -> str:
+        """What is told of a volume that has been gone for `GONE_S`; empty while there is none."""
+        for name, folder in self._volumes.items():
+            try:
+                os.statvfs(folder)
+            except OSError as error:
+                if error.errno in _GONE:
+                    if now - self._since.setdefault(name, now) >= GONE_S:
+                        return f"the {name} volume is gone ({folder}): {error.strerror}"
+                    continue
+            self._since.pop(name, None)
+        return ""

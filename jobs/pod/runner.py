@@ -32,6 +32,7 @@ from jobs.pod.diagnosis import TAIL_BYTES, diagnose
 from jobs.pod.errors import PortalError
 from jobs.pod.files import (
     Config,
+    MountWatch,
     keep_room,
     mark_uploaded,
     read_context,
@@ -100,8 +101,11 @@ class Runner:
             os.getpid(),
             {"data": context.data_dir, "log": context.log_dir},
         )
+        self._mounts = MountWatch({"log": context.log_dir, "data": context.data_dir}, self._on_gone)
+        self._gone = ""  # what is told of a volume that is
         self._program: Optional[Program] = None
         self._asked_at: Optional[float] = None
+        self._ended_at: Optional[float] = None  # by us, for want of a volume
         self._was_killed = False
         self._at_line_start = True
         self._told_problem = False
@@ -116,6 +120,10 @@ class Runner:
         self._budget.hard_deadline = self._asked_at + self._grace_s - min(5, self._grace_s / 10)
         if self._program is not None:
             self._program.signal_group(number)
+
+    # Called by another thread; the main one does the rest.
+    def _on_gone(self, words: str) -> None:
+        self._gone = words
 
     def say(self, text: str) -> None:
         """A line of ours in the log; never in the middle of one of the program's."""
@@ -191,11 +199,15 @@ class Runner:
             self._program.signal_group(signal.SIGTERM)
         with contextlib.suppress(RuntimeError):  # the pod's limit of processes
             self._sampler.start()
+            self._mounts.start()
         self._tee(self._program)
         status = self._program.status
         assert status is not None
         was_asked = self._asked_at is not None
         ending = ending_of(status, was_asked, self._was_killed, self._kill_after_s())
+        if self._ended_at is not None and not was_asked:
+            code = ending.exit_code or codes.SIGNAL_BASE + signal.SIGTERM
+            return Ending(code, codes.VOLUME_LOST, self._gone)
         return ending if was_asked else self._explained(self._of_full_volume(ending))
 
     def _our_command(self) -> List[str]:
@@ -294,6 +306,7 @@ class Runner:
                 is_open = self._copy(program)
             self._archive.tick()
             self._live.put(b"", self._may_block)  # after a flood what was held back goes out
+            self._end_without_volume(program)
             self._kill_when_late(program)
         program.kill_rest()
         # What is in the pipe still belongs to the log. Something that escaped the kill may hold the
@@ -313,10 +326,18 @@ class Runner:
             self._emit(data)
         return bool(data)
 
+    def _end_without_volume(self, program: Program) -> None:
+        """It would go on with nothing that it can read or keep; in another pod the volume may be there."""
+        if self._gone and self._ended_at is None and self._asked_at is None:
+            self._ended_at = time.monotonic()
+            self.say(f"{self._gone}; the program is ended")
+            program.signal_group(signal.SIGTERM)
+
     def _kill_when_late(self, program: Program) -> None:
-        if self._asked_at is None or self._was_killed or program.ended.is_set():
+        asked_at = self._ended_at if self._asked_at is None else self._asked_at
+        if asked_at is None or self._was_killed or program.ended.is_set():
             return
-        if time.monotonic() - self._asked_at > self._kill_after_s():
+        if time.monotonic() - asked_at > self._kill_after_s():
             self._was_killed = True
             program.signal_group(signal.SIGKILL)
 

@@ -81,6 +81,17 @@ def ship_kept(
     return kept_bytes
 
 
+def _was_removed(path: str) -> bool:
+    """Whether nobody can bring it; where its volume is gone from this pod another one can."""
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 class Shipper(threading.Thread):
     """Ships closed segments in the background, oldest first, and tells the portal of dropped ones."""
 
@@ -149,7 +160,7 @@ class Shipper(threading.Thread):
                 # No later try and no rescue pod would get another answer.
                 self.refused_bytes += segment.size if segment else 0
             except OSError as error:
-                if segment is not None and os.path.lexists(segment.path):
+                if segment is not None and not _was_removed(segment.path):
                     self.failure = f"{segment.path} cannot be read: {error.strerror}"
 
     def _is_ready(self) -> bool:

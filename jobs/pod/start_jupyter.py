@@ -3,16 +3,19 @@
 
 The token is read from a file by JupyterLab's own configuration: it is in no argument, no variable
 and no address. JupyterLab takes this process over, so signals and the exit code are its own. A
-child of it samples what it uses.
+child of it samples what it uses, and ends it when a volume is gone: the next container has it again.
 """
 
 import importlib.util
 import os
+import signal
 import sys
+import time
 from typing import Dict, List
 
-from jobs.pod.files import Paths, read_paths
+from jobs.pod.files import MountWatch, Paths, read_paths, write_message
 from jobs.pod.protocol import codes
+from jobs.pod.protocol.termination import TerminationMessage
 
 CONFIG = """\
 import os
@@ -67,8 +70,11 @@ def keep_quiet(settings: str) -> None:
         pass  # chosen before, or a full volume: then it asks
 
 
-def tell_usage(environ: Dict[str, str], paths: Paths) -> None:
-    """A child process samples what the notebook uses, for as long as it lives; manifests of before ask for none."""
+def watch(environ: Dict[str, str], paths: Paths) -> None:
+    """A child process samples what the notebook uses, and whether its volumes are there, for as long as it lives.
+
+    Manifests of before ask for none.
+    """
     try:
         # What the pod was given by a manifest of before has no such module.
         from jobs.pod import portal_client, sampling
@@ -76,7 +82,8 @@ def tell_usage(environ: Dict[str, str], paths: Paths) -> None:
         url, path = environ["APP_USAGE_URL"], environ["APP_USAGE_PATH"]
         with open(os.path.join(paths.root, "run/homeport/usage_token")) as file:
             portal = portal_client.PortalClient(url, file.read().strip())
-        notebook, volumes = os.getpid(), ("data", "log")
+        notebook = os.getpid()
+        volumes = {name: os.path.join(paths.root, name) for name in ("data", "log")}
         if os.fork():
             return
     except (ImportError, KeyError, OSError):
@@ -86,11 +93,17 @@ def tell_usage(environ: Dict[str, str], paths: Paths) -> None:
         sampler = sampling.Sampler(
             lambda body: portal.post(path, body),
             notebook,
-            {name: os.path.join(paths.root, name) for name in volumes},
+            volumes,
         )
         sampler.start()
-        while sampler.is_alive() and os.getppid() == notebook:
-            sampler.join(1.0)
+
+        def end(words: str) -> None:
+            write_message(paths.message, TerminationMessage(codes.VOLUME_LOST, words))
+            os.kill(notebook, signal.SIGTERM)
+
+        MountWatch(volumes, end).start()
+        while os.getppid() == notebook:
+            time.sleep(1.0)
     finally:
         os._exit(0)
 
@@ -111,7 +124,7 @@ def main(arguments: List[str]) -> int:
     keep_quiet(environ["JUPYTERLAB_SETTINGS_DIR"])
     words = command(sys.executable, path)
     sys.stdout.flush()
-    tell_usage(environ, paths)
+    watch(environ, paths)
     os.execve(words[0], words, environ)
 
 

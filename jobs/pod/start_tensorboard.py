@@ -3,7 +3,8 @@
 many event files there are: the portal cannot look into volumes, and "no event files yet" is the one
 thing that people ask of an empty TensorBoard.
 
-Copied into the pod together with what it imports. Ends with TensorBoard's own exit code.
+Copied into the pod together with what it imports. Ends with TensorBoard's own exit code, and ends it when the log
+volume is gone: the next container has it again.
 """
 
 import importlib.util
@@ -17,9 +18,10 @@ import time
 from typing import Any, Dict, List, Optional
 
 from jobs.pod.errors import PortalError
-from jobs.pod.files import read_paths
+from jobs.pod.files import MountWatch, read_paths, write_message
 from jobs.pod.portal_client import PortalClient
 from jobs.pod.protocol import codes
+from jobs.pod.protocol.termination import TerminationMessage
 
 LOG_ROOT = "/log"
 LOOK_S = 15.0
@@ -108,6 +110,12 @@ def main(arguments: List[str]) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, forward)
+
+    def end(words: str) -> None:
+        write_message(paths.message, TerminationMessage(codes.VOLUME_LOST, words))
+        child.terminate()
+
+    MountWatch({"log": os.path.join(paths.root, "log")}, end).start()
     EventFileReporter(portal, path, int(environ["APP_START"]), folders).start()
     code = child.wait()
     return code if code >= 0 else codes.SIGNAL_BASE - code

@@ -95,6 +95,14 @@ else:
         print("count", number, flush=True)
         time.sleep(0.2)
 """
+WAITING = """
+import os, pathlib, time
+place = pathlib.Path(os.environ["LOG_DIR"], "waits")
+if not place.exists():
+    place.write_text("")
+    print("waits", flush=True)
+    time.sleep(3600)
+"""
 LATE_S = 8
 # The node's end of a new pod's network is down for its first seconds.
 LATE = """#!/bin/sh
@@ -360,3 +368,26 @@ def test_a_training_whose_volume_goes_away_is_told_so_and_tried_again(
     [first, _second] = done["attempts"]
     assert first["reason_code"] == "volume_lost", first
     assert re.search(r"came to \d+", _log(ada, job, "&attempt=2"))
+    assert "count 9" in wait_for("the log that was there", lambda: _log(ada, job, "&attempt=1"))
+
+
+def test_who_does_not_notice_that_a_volume_is_gone_is_ended_and_starts_again(
+    cluster: NodeCluster, ada: Rest
+) -> None:
+    job = ada.submit(name="waits", command=_python(WAITING), replicas={"worker": SMALL}, retries=1)
+    notebook = Service(ada, "notebook", name="rests", cpu="500m", memory="512Mi")
+    tail = f"jobs/{job['id']}/logs/?tail=50"
+    wait_for("it waits", lambda: "waits" in ada.text(tail), timeout_s=START_S)
+    notebook.wait("running", timeout_s=START_S)
+    for node in cluster.nodes:
+        command = node.enter("pkill", "-KILL", "-f", f"volfile-id={gluster.VOLUME}")
+        assert subprocess.run(command, check=False).returncode == 0
+    done = ada.wait(job, "succeeded", timeout_s=2 * START_S)
+    assert done["attempts"][0]["reason_code"] == "volume_lost", done
+    wait_for("the log that was there", lambda: "waits" in _log(ada, job, "&attempt=1"))
+    wait_for("the notebook is another", lambda: notebook.get()["restarts"] == 1, timeout_s=START_S)
+    notebook.wait("running", timeout_s=START_S)
+    with enter(notebook).kernel() as kernel:
+        assert kernel.run("import os; 'log' in os.listdir('/data')") == "True"
+    notebook.do("stop")
+    notebook.wait("stopped", timeout_s=START_S)

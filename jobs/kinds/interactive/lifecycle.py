@@ -190,11 +190,12 @@ class InteractiveLifecycle(Lifecycle):
         if fresh <= 0 or end is None or pod.is_terminating:
             return False
         self.note(pod_restarts=count, running_since=None)
-        if end.exit_code == 0 and self.notes.was_ready:
+        cause = startup.reason_of_end(self.app, self.row, end)
+        is_ended_by_us = cause.code == "volume_lost"
+        if end.exit_code == 0 and self.notes.was_ready and not is_ended_by_us:
             self.begin_teardown("stop", reasons.make("shut_down", program=self.app.program))
             self.tear_down()
             return True
-        cause = startup.reason_of_end(self.app, self.row, end)
         if cause.code == "app_missing":
             self._give_up(cause)
             return True

@@ -207,6 +207,9 @@ def reason_of_end(app: ServedApp, row: WorkloadRow, end: ContainerExit) -> Reaso
         detail = words or "no Python in the image"
         facts = {"image": row.image, "program": app.program, "detail": detail}
         return reasons.make("app_missing", **facts)
+    told = end.termination
+    if told.reason == codes.VOLUME_LOST:  # asked to end for that, it may end well
+        return reasons.make(told.reason, who=app.program, detail=told.text)
     if end.exit_code == 0:
         return reasons.make("app_ended", program=app.program, detail=words or "no message")
     found = endings.reason_of_end(app.program, end, row.memory[row.kind])

@@ -1,14 +1,17 @@
 """The runner as a real process: output, signals, ends, archive, and faults around it."""
 
+import errno
 import json
 import os
 import signal
+import sys
 import time
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
-from jobs.pod import peers
+from jobs.pod import files, peers
 from tests.jobs.pod.pods import FakeDoor, Pod, end, wait_until
 
 
@@ -172,6 +175,51 @@ def test_a_program_that_ignores_sigterm_is_killed_in_time_to_ship(pod: Pod, door
     assert pod.message["reason"] == "stopped"
     assert "did not end within 3 s" in pod.message["text"]
     assert door.log() == b"deaf\n"
+
+
+AWAY = """
+import errno, os, runpy, sys
+sys.argv = sys.argv[3:]  # what stands behind `python -I`
+sys.path.insert(0, sys.argv[0])
+from jobs.pod import files
+files.LOOK_S, files.GONE_S, there = 0.05, 0.3, os.statvfs
+def statvfs(path):
+    if path.endswith("/data"):
+        raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+    return there(path)
+os.statvfs = statvfs
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_program_that_does_not_notice_that_its_volume_is_gone_is_ended(
+    pod: Pod, door: FakeDoor
+) -> None:
+    pod.wrapper = [sys.executable, "-c", AWAY]
+    pod.python(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "print('begins', flush=True); time.sleep(60)"
+    )
+    code, output = pod.run()
+    words = (
+        f"the data volume is gone ({pod.config['data_dir']}): Transport endpoint is not connected"
+    )
+    assert code == 143
+    assert output.decode() == f"begins\n[homeport] {words}; the program is ended\n"
+    assert (pod.message["reason"], pod.message["text"]) == ("volume_lost", words)
+    assert door.log() == output
+    assert door.ends == [end(143, "volume_lost")]
+
+
+def test_a_volume_that_comes_back_was_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = files.MountWatch({"log": "/log"}, lambda _: None)
+    away = OSError(errno.ESTALE, "Stale file handle")
+    told = []
+    for now, found in ((0, away), (119, away), (120, None), (130, away), (249, away), (250, away)):
+        monkeypatch.setattr("os.statvfs", mock.Mock(side_effect=found))
+        told.append(watch.look(now))
+    assert told == [""] * 5 + ["the log volume is gone (/log): Stale file handle"]
 
 
 def test_what_the_program_left_behind_ends_with_it(pod: Pod) -> None:

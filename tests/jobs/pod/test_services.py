@@ -1,6 +1,7 @@
 """What starts JupyterLab and TensorBoard: preparation, configuration, and the count of event files."""
 
 import json
+import signal
 import subprocess
 import sys
 import zipfile
@@ -128,22 +129,31 @@ def test_the_token_stands_in_no_configuration(root: Path) -> None:
 
 
 TELLS = """
-import sys, time
-from jobs.pod import sampling, start_jupyter
+import errno, os, sys, time
+from jobs.pod import files, sampling, start_jupyter
 from jobs.pod.files import Paths
 
 class Fast:  # a minute is a tenth of a second
     monotonic = time.monotonic
     def time(self): return time.time() * 600
 
+def statvfs(path, there=os.statvfs):
+    if os.path.exists(os.path.join(sys.argv[2], "gone")):
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+    return there(path)
+
+os.statvfs = statvfs
 sampling.SAMPLE_S, sampling.POST_S, sampling.time = 0.03, 0.1, Fast()
+files.LOOK_S, files.GONE_S = 0.03, 0.1
 environ = {"APP_USAGE_URL": sys.argv[1], "APP_USAGE_PATH": "jobs/x/replicas/notebook/0/2/usage/"}
-start_jupyter.tell_usage(environ, Paths(sys.argv[2]))
+start_jupyter.watch(environ, Paths(sys.argv[2]))
 time.sleep(20)
 """
 
 
-def test_a_notebook_has_a_child_that_tells_of_it_and_goes_with_it(root: Path) -> None:
+def test_a_notebook_has_a_child_that_tells_of_it_ends_it_without_its_volume_and_goes_with_it(
+    root: Path,
+) -> None:
     (root / "run/homeport/usage_token").write_text(TOKEN + "\n")
     door = FakeDoor()
     try:
@@ -151,21 +161,24 @@ def test_a_notebook_has_a_child_that_tells_of_it_and_goes_with_it(root: Path) ->
             wait_until(lambda: door.usage)
             children = Path(f"/proc/{notebook.pid}/task/{notebook.pid}/children").read_text()
             (child,) = children.split()
-            notebook.kill()
+            (root / "gone").touch()
+            assert notebook.wait(10) == -signal.SIGTERM
         wait_until(lambda: not Path(f"/proc/{child}/exe").exists())
     finally:
         door.close()
+    said = json.loads((root / "dev/termination-log").read_text())
+    assert said["reason"] == "volume_lost", said
     assert {"memory_mib", "data_mib", "log_mib"} <= door.usage[0]["minutes"][0]["used"].keys()
 
 
 def test_manifests_of_before_ask_for_no_child(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forks = mock.Mock(side_effect=AssertionError)
     monkeypatch.setattr("os.fork", forks)
-    start_jupyter.tell_usage({}, Paths(str(root)))
+    start_jupyter.watch({}, Paths(str(root)))
     told = {"APP_USAGE_URL": "http://x", "APP_USAGE_PATH": "y/"}
-    start_jupyter.tell_usage(told, Paths(str(root)))  # no token
+    start_jupyter.watch(told, Paths(str(root)))  # no token
     monkeypatch.setitem(sys.modules, "jobs.pod.sampling", None)  # packed by a list of before
-    start_jupyter.tell_usage(told, Paths(str(root)))
+    start_jupyter.watch(told, Paths(str(root)))
 
 
 # --- TensorBoard ---

@@ -116,6 +116,7 @@ def scrapes(lab: Lab, add: Add) -> None:
             answer.raise_for_status()
         series = sum(not line.startswith("#") for line in answer.text.splitlines())
         add(f"scrape of {role}: series, at most {_MOST_SERIES}", series)
+        assert series <= _MOST_SERIES, f"{series} series at the {role}"
         add(f"scrape of {role}: ms, at most {_MOST_SCRAPE_MS}", min(times_ms))
 
 

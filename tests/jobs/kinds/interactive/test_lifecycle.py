@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from jobs.kinds.state import Observed
+from jobs.pod.protocol.termination import TerminationMessage, encode
 from jobs.rules.endings import ContainerExit, Disruption
 from jobs.rules.states import ReplicaState
 from tests.jobs.kinds import NOW, plan
@@ -41,6 +42,14 @@ def test_the_memory_limit_is_named_when_it_was_too_little() -> None:
     told = [event.message for event in decided.events]
     assert any("more than its 2Gi of memory" in text for text in told)
     assert [one.restarts for one in decided.replicas] == [1]
+
+
+def test_ended_for_want_of_its_volume_it_starts_again_and_was_not_shut_down() -> None:
+    end = ContainerExit(0, "Completed", encode(TerminationMessage("volume_lost", "it is gone")))
+    decided = plan(row(), runs(restarts=1, last_end=end))
+    assert any("it is gone" in event.message for event in decided.events)
+    assert [one.restarts for one in decided.replicas] == [1]
+    assert not decided.columns["notes"].teardown
 
 
 def test_a_pod_that_the_cluster_took_is_no_crash() -> None:
