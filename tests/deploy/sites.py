@@ -1,5 +1,6 @@
 """Overlays of deploy/kubernetes with the files of a site, as docs/cluster.md writes them."""
 
+import shutil
 from pathlib import Path
 
 from tests.tools.manifests import blocks, checkout, run
@@ -24,14 +25,17 @@ def site(folder: Path, overlay: str = "small") -> Path:
 
 
 def with_component(folder: Path, component: str) -> Path:
-    """The overlay `production` of this copy with one more component, as an overlay of its own."""
-    trial = folder / "deploy" / "kubernetes" / "overlays" / component
-    trial.mkdir()
+    """The overlay `production` of this copy, copied, with one more component; a Gateway is in place of the Ingress."""
+    overlays = folder / "deploy" / "kubernetes" / "overlays"
+    trial = shutil.copytree(overlays / "production", overlays / component)
     if component == "pull-secret":
         logins = folder / "deploy" / "kubernetes" / "components" / component / "pull.json"
         logins.write_text('{"auths": {"registry.example": {"auth": "aG9tZXBvcnQ6eA=="}}}')
-    (trial / "kustomization.yaml").write_text(
-        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
-        f"resources: [../production]\ncomponents: [../../components/{component}]\n"
+    ingress, backup, named = (
+        f"  - ../../components/{one}\n" for one in ("ingress", "backup", component)
     )
+    old, new = (ingress, named) if component == "gateway-api" else (backup, backup + named)
+    text = (trial / "kustomization.yaml").read_text()
+    assert text.count(old) == 1
+    (trial / "kustomization.yaml").write_text(text.replace(old, new))
     return trial

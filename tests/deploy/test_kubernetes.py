@@ -26,6 +26,13 @@ OF_LIBRARIES = {
     *("SSL_CERT_FILE", "PGSSLROOTCERT", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"),
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
 }
+# By the component, also where the site names another.
+CLASSES = {
+    "storage-existing": "shared",
+    "storage-gluster": "glusterfs",
+    "storage-nfs": "homeport-nfs",
+    "storage-static": "homeport-static",
+}
 SMALL_FILES = ("site.env", "secret.env", "tls.crt", "tls.key")
 OURS = ("web", "reconciler", "migrate", "backup")
 # Read by the images of PostgreSQL, Redis and the provisioner, as their pages say.
@@ -308,14 +315,18 @@ def test_a_component_adds_to_an_overlay(production: Path, component: str) -> Non
         [mount] = [m for m in reconciler["containers"][0]["volumeMounts"] if m["name"] == "pull"]
         [[key, _]] = values(rendered, "Secret", "pull").items()
         assert settings["PORTAL_PULL_SECRET_FILE"] == f"{mount['mountPath']}/{key}"
-    elif component.startswith("storage"):
-        assert settings["STORAGE_CLASS"] != "homeport"
+    elif component in CLASSES:
+        assert settings["STORAGE_CLASS"] == CLASSES[component]
     else:
         assert all(one["metadata"]["namespace"] == "homeport" for one in added)
         [policy] = [one for one in added if one["kind"] == "NetworkPolicy"]
         [rule] = policy["spec"]["ingress"]
         assert rule["from"] != [{}]
         assert len(rule["ports"]) == 1
+    if component == "gateway-api":
+        route = named(rendered, "HTTPRoute", "homeport")
+        assert route["spec"]["hostnames"] == ["homeport.lab.example"]
+        assert "Ingress" not in {one["kind"] for one in rendered}
 
 
 def test_what_storage_may_do_beyond_other_pods_is_this(tmp_path: Path) -> None:
