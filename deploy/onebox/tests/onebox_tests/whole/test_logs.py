@@ -14,6 +14,8 @@ from onebox.testing.kube import RefusedError, Space, python, shell, sleeper
 from onebox.testing.processes import command_line, descendants
 from tests.tools.waiting import wait_for
 
+FLOOD = 85_000  # lines
+
 
 def test_following_starts_with_what_is_there_and_ends_with_the_container(space: Space):
     space.pod(
@@ -73,7 +75,8 @@ def test_two_containers_need_a_choice(space: Space):
 
 
 def test_a_flood_is_whole_and_a_reader_that_stops_reading_stops_nobody(space: Space):
-    script = "for i in range(150000): print('line', i, 'x' * 60)\nprint('end')"
+    # With the time of each line below 10 MiB, at which a kubelet begins another file and forgets this one.
+    script = f"for i in range({FLOOD}): print('line', i, 'x' * 60)\nprint('end')"
     space.pod("p", python(script), restartPolicy="Never")
     space.wait_pod("p", lambda p: p["status"]["phase"] in ("Running", "Succeeded"))
     lazy = space.open_log("p", follow="true")
@@ -82,7 +85,7 @@ def test_a_flood_is_whole_and_a_reader_that_stops_reading_stops_nobody(space: Sp
         first, last, count = reply.readline(), b"", 1
         for line in reply:
             last, count = line, count + 1
-    assert (first[:8], last, count) == (b"line 0 x", b"end\n", 150001)
+    assert (first[:8], last, count) == (b"line 0 x", b"end\n", FLOOD + 1)
     lazy.close()
 
 
