@@ -200,7 +200,8 @@ class InteractiveLifecycle(Lifecycle):
             self._give_up(cause)
             return True
         self._set_replica(restarts=self.replica.restarts + fresh)
-        self.note(crashes=crashes.counted(self.notes.crashes, fresh, self.now))
+        if not is_ended_by_us:  # no fault of the program's, which may come back with the volume
+            self.note(crashes=crashes.counted(self.notes.crashes, fresh, self.now))
         if crashes.is_loop(self.notes.crashes, self.now):
             facts = {"who": self.app.who, "cause": cause.text}
             why = reasons.make("app_crash_loop", count=crashes.CRASHES_MAX, **facts)
