@@ -2,8 +2,10 @@
 
 from django.urls import include, path, re_path
 
+import jobs.pod_api.artifacts
 import jobs.pod_api.gate
 import jobs.pod_api.hosts
+import jobs.pod_api.logs
 import jobs.pod_api.runner
 import jobs.pod_api.usage
 import jobs.urls
@@ -27,6 +29,8 @@ urlpatterns = [
         include(
             [
                 *jobs.pod_api.runner.internal_urls,
+                *jobs.pod_api.logs.internal_urls,
+                *jobs.pod_api.artifacts.internal_urls,
                 *jobs.pod_api.hosts.internal_urls,
                 *jobs.pod_api.gate.internal_urls,
                 *jobs.pod_api.usage.internal_urls,

@@ -5,18 +5,22 @@ No cookie is looked at. A refusal has a status, a code and a sentence, as in RES
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 import msgspec
 from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
+from msgspec import Meta
 
 from portal.errors import Refused
 from portal.log_lines import note
 
 MAX_BODY_BYTES = 1024**2
+MAX_BATCH = 500  # rows of one body, or of one answer
+
+Position = Annotated[int, Meta(ge=0, le=2**62)]
 
 Body = TypeVar("Body")
 Owner = TypeVar("Owner")

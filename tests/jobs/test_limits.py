@@ -17,7 +17,7 @@ from django.utils import timezone
 from jobs import limits, retention, uploads
 from jobs.kinds.training.kind import TRAINING
 from jobs.models import Artifact, Bundle, LogSegment, ReplicaArchive, Workload
-from jobs.pod_api import runner
+from jobs.pod_api import logs, runner
 from jobs.rules.states import WorkloadState
 from jobs.workloads import actions
 from portal.errors import Refused
@@ -165,11 +165,11 @@ def test_a_namespace_keeps_so_many_bytes_of_all_together(
     assert "3.9 KiB of logs + 4.9 KiB of output files" in text
     assert "9.8 KiB" in text
     runner._ROOM.clear()
-    assert runner._no_room(job, 3000)
-    assert not runner._no_room(job, 1)  # which fits, whatever did not a moment ago
+    assert runner.no_room(job, 3000)
+    assert not runner.no_room(job, 1)  # which fits, whatever did not a moment ago
     settings.STORE_MAX_BYTES_PER_TENANT = 0
     runner._ROOM.clear()
-    assert not runner._no_room(job, 10**15)
+    assert not runner.no_room(job, 10**15)
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="how SQLite says what it reads")
@@ -250,7 +250,7 @@ def test_a_person_has_so_many_tokens(rest: Client, alice: Tenant) -> None:
 
 
 def test_a_log_has_so_many_segments(alice: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "MAX_SEGMENTS", 2)
+    monkeypatch.setattr(logs, "MAX_SEGMENTS", 2)
     job = make_job(alice, state=WorkloadState.RUNNING)
     row = ReplicaArchive.objects.create(workload=job, role="worker", index=0, attempt=1)
     for number in (1, 2):

@@ -13,7 +13,7 @@ from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import find_log
 from jobs.models import Artifact, Bundle, LogSegment, Replica, ReplicaArchive, Workload
 from jobs.pod.protocol import codes
-from jobs.pod_api import base, runner
+from jobs.pod_api import base, logs
 from jobs.rules.states import Desired, WorkloadState
 from portal.storage.folder import FolderStore
 from portal.storage.store import Store
@@ -120,14 +120,14 @@ def test_another_segment_under_a_taken_number_is_a_conflict(
     ship(door, store, segment())
     other = segment(data=b"other")
     assert door.post("replicas/worker/0/1/segments/", other)[0] == 409
-    key = runner._segment_key(job, ReplicaArchive.objects.get(), _body(other))
+    key = logs._segment_key(job, ReplicaArchive.objects.get(), _body(other))
     store.put_file(key, io.BytesIO(b"other"))
     assert door.post("replicas/worker/0/1/segments/1/done/", other)[0] == 409
     assert LogSegment.objects.get().sha256 == segment()["sha256"]
 
 
-def _body(fields: dict[str, Any]) -> runner.SegmentBody:
-    return runner.SegmentBody(**fields)
+def _body(fields: dict[str, Any]) -> logs.SegmentBody:
+    return logs.SegmentBody(**fields)
 
 
 def test_done_of_what_was_never_announced_is_not_found(door: Door) -> None:
@@ -148,7 +148,7 @@ def test_a_log_beyond_the_limit_is_refused(
     door: Door, store: FolderStore, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.LOG_ARCHIVE_MAX_BYTES = len(DATA)
-    monkeypatch.setattr(runner, "ARCHIVE_SLACK_BYTES", 5)
+    monkeypatch.setattr(logs, "ARCHIVE_SLACK_BYTES", 5)
     ship(door, store, segment())
     assert door.post("replicas/worker/0/1/segments/", segment(2, b"123456", 14))[0] == 413
     assert door.post("replicas/worker/0/1/segments/", segment(2, b"12345", 14))[0] == 200
@@ -294,5 +294,5 @@ def test_too_many_artifacts_are_refused(door: Door, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(codes, "MAX_ARTIFACTS", 2)
     _, answer = door.post("artifacts/", {"files": [file(name) for name in "abc"]})
     assert sorted(answer["links"]) == ["a", "b"]
-    body = {"files": [file(str(number)) for number in range(runner.MAX_BATCH + 1)]}
+    body = {"files": [file(str(number)) for number in range(base.MAX_BATCH + 1)]}
     assert door.post("artifacts/", body)[0] == 400
