@@ -14,7 +14,6 @@ output names each that passed then, and the log of its failure is kept.
 """
 
 import argparse
-import contextlib
 import math
 import os
 import re
@@ -30,7 +29,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests import lanes
+from tests import builds, lanes
+from tests.builds import Build, Next, last_line
 from tests.lanes import Lane, NeedError
 from tests.tools import browsers, sizes
 
@@ -42,9 +42,6 @@ TRIED_AGAIN = 3
 TOLD_EVERY_S = 60.0
 # A lane that is asked to end puts away what it started.
 PUT_AWAY_S = 90.0
-STOPPED_S = 20.0  # likewise what is being built
-# What is not built by then (Lane.prepared_by) is not waited for.
-BUILT_S = 60 * 60.0
 ENDS_S = {"ci": 82 * 60.0}
 _PERCENT = re.compile(rb"\[\s*(\d+)%\]")
 
@@ -172,8 +169,7 @@ class Run:
         self._began_s = time.monotonic() if began_s is None else began_s
         self._ends_s = ends_s
         self._waiting = list(waiting)
-        self._preparing = {lane.name: self._prepare(lane) for lane in waiting if lane.prepared_by}
-        self._prepared_again: set[str] = set()
+        self._builds = {lane.name: Build(lane, folder) for lane in waiting if lane.prepared_by}
         self._running: list[Running] = []
         self._to_pytest = to_pytest
         # A little more than there is: no lane keeps its processors busy all the time.
@@ -195,9 +191,9 @@ class Run:
             if time.monotonic() - told_s > TOLD_EVERY_S:
                 told_s = time.monotonic()
                 built = [
-                    f"{lane.name} ({last_line(self._preparing_log(lane))})"
+                    f"{lane.name} ({self._builds[lane.name].last_line})"
                     for lane in self._waiting
-                    if lane.prepared_by
+                    if lane.name in self._builds
                 ]
                 say(f"   {', '.join([running.progress() for running in self._running] or built)}")
 
@@ -222,73 +218,43 @@ class Run:
 
     def _begin(self) -> None:
         for lane in list(self._waiting):
-            if not self._is_prepared(lane):
+            build = self._builds.get(lane.name)
+            if build and (step := build.next(self._spent_s())) is not Next.BEGIN:
+                self._hold(lane, build, step)
                 continue
             used = sum(running.lane.load for running in self._running)
             if not self._running or used + lane.load <= self._room:
                 self._waiting.remove(lane)
                 self._start(lane)
 
-    def _prepare(self, lane: Lane) -> subprocess.Popen[bytes]:
-        """In a group of its own, with all that it starts; how far it gives way it knows itself."""
-        with self._preparing_log(lane).open("wb") as output:
-            return subprocess.Popen(
-                lane.prepared_by,
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+    def _spent_s(self) -> float:
+        return time.monotonic() - self._began_s
 
-    def _preparing_log(self, lane: Lane) -> Path:
-        return self.folder / f"{lane.name}-prepared.log"
-
-    def _is_prepared(self, lane: Lane) -> bool:
-        """Whether it may begin; a lane whose needs cannot be had, or not in time, waits no longer.
-
-        What was not built though it can be here is built once more, for what is fetched may come then; after that the
-        lane has failed.
-        """
-        process = self._preparing.get(lane.name)
-        code = process.poll() if process else 0
-        if code == 0:
-            return True
-        why = last_line(self._preparing_log(lane))
-        if code is None:
-            if time.monotonic() - self._began_s < BUILT_S:
-                return False
-            why = f"what it needs was not built after {BUILT_S / 60:.0f} minutes ({why})"
-        elif code != lanes.LEFT_OUT:
-            if lane.name not in self._prepared_again:
-                self._prepared_again.add(lane.name)
+    def _hold(self, lane: Lane, build: Build, step: Next) -> None:
+        """Does what follows where what a lane needs is not there; a lane for which it cannot be had waits no longer."""
+        match step:
+            case Next.BUILD_AGAIN:
+                why = build.last_line
                 say(f"== {lane.name}: what it needs was not built, and is once more: {why}")
-                self._preparing[lane.name] = self._prepare(lane)
-                return False
-            say(f"== {lane.name}: what it needs was not built")
-            say(self._preparing_log(lane).read_text(errors="replace"))
-            self.outcomes.append(Outcome(lane, code, time.monotonic() - self._began_s, 0, ()))
-            self._waiting.remove(lane)
-            return False
-        self._leave_out(lane, why)
-        return False
+                build.start_again()
+            case Next.LEAVE_OUT:
+                self._leave_out(lane, build.last_line)
+            case Next.GIVE_UP:
+                late = f"what it needs was not built after {builds.BUILT_S / 60:.0f} minutes"
+                self._leave_out(lane, f"{late} ({build.last_line})")
+            case Next.FAIL:
+                say(f"== {lane.name}: what it needs was not built")
+                say(build.text)
+                self.outcomes.append(Outcome(lane, build.code, self._spent_s(), 0, ()))
+                self._waiting.remove(lane)
 
     def _leave_out(self, lane: Lane, why: str) -> None:
         say(f"== left out: {lane.name}, because {why}")
         self.not_tried.append((lane, why))
         if lane in self._waiting:
             self._waiting.remove(lane)
-        self._end_preparing(lane.name)
-
-    def _end_preparing(self, name: str) -> None:
-        process = self._preparing.pop(name, None)
-        if process and process.poll() is None:
-            os.killpg(process.pid, signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(STOPPED_S)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        if build := self._builds.pop(lane.name, None):
+            build.stop()
 
     def _start(self, lane: Lane, tests: Sequence[str] = ()) -> None:
         is_beside = bool(self._running or self._waiting)
@@ -342,8 +308,8 @@ class Run:
 
     def stop(self) -> None:
         """End what runs, in order."""
-        for name in list(self._preparing):
-            self._end_preparing(name)
+        for build in self._builds.values():
+            build.stop()
         for running in self._running:
             running.process.send_signal(signal.SIGINT)
         until_s = time.monotonic() + PUT_AWAY_S
@@ -353,11 +319,6 @@ class Run:
             except subprocess.TimeoutExpired:
                 running.process.kill()
                 running.process.wait()
-
-
-def last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
 
 
 def only(arguments: Sequence[str], tests: Sequence[str]) -> list[str]:

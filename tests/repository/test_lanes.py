@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import lanes, run
+from tests import builds, lanes, run
 from tests.lanes import LANES, LATER, files_below, files_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,7 +165,7 @@ def test_a_lane_whose_needs_cannot_be_had_is_left_out_without_a_failure(
     program: str,
     why: str,
 ):
-    monkeypatch.setattr(run, "BUILT_S", 0.5 if LATE in prepared else 60)
+    monkeypatch.setattr(builds, "BUILT_S", 0.5 if LATE in prepared else 60)
     assert _summary_of(tmp_path, prepared, program) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith(
