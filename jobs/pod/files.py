@@ -12,6 +12,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, NamedTuple
 
+from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.placeholders import ReplicaContext
 from jobs.pod.protocol.termination import TerminationMessage, encode
@@ -68,6 +69,9 @@ class Paths(NamedTuple):
     @property
     def message(self) -> str:
         return os.path.join(self.root, "dev/termination-log")
+
+    def volumes(self, *names: str) -> "Volumes":
+        return Volumes({name: os.path.join(self.root, name) for name in names}, self.message)
 
 
 def read_paths(arguments: List[str]) -> Paths:
@@ -144,22 +148,27 @@ def mark_uploaded(folders: List[str]) -> None:
 class MountWatch(threading.Thread):
     """Tells once, in words, that a volume is gone: the client of its file system ended, or lost all its servers."""
 
-    def __init__(self, volumes: Dict[str, str], tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, volumes: Dict[str, str], tell: Callable[[str], None], *, until_there: bool = False
+    ) -> None:
         """
         Args:
             volumes: their folders by name.
+            until_there: it ends, without a word, when all of them answer.
         """
         # A thread of its own: a look at a file system of the network may never return.
         super().__init__(name="mounts", daemon=True)
         self._volumes = volumes
         self._tell = tell
-        self._since: Dict[str, float] = {}
+        self._until_there = until_there
+        self._since: Dict[str, float] = {}  # when those that are away were first found so
 
     def run(self) -> None:
         while True:
             words = self.look(time.monotonic())
             if words:
                 self._tell(words)
+            if words or (self._until_there and not self._since):
                 return
             time.sleep(LOOK_S)
 
@@ -175,3 +184,46 @@ class MountWatch(threading.Thread):
                     continue
             self._since.pop(name, None)
         return ""
+
+
+class Volumes(NamedTuple):
+    """The volumes without which a program is not to be started, nor to go on.
+
+    Attributes:
+        folders: by name.
+        message: where the termination message is left when one is gone.
+    """
+
+    folders: Dict[str, str]
+    message: str
+
+    def wait(self) -> bool:
+        """Waits for those that are away; False: one is gone, as the termination message says."""
+        told: List[str] = []
+        looks = MountWatch(self.folders, told.append, until_there=True)
+        looks.start()
+        looks.join(LOOK_S)
+        if looks.is_alive():
+            names = " and ".join(
+                f"the {name} volume ({path})" for name, path in self.folders.items()
+            )
+            sys.stderr.write(notice(f"waits for {names}, without an answer so far"))
+            sys.stderr.flush()
+            looks.join(GONE_S)
+            if looks.is_alive():  # it hangs, where another one is an error
+                told.append(f"no answer from {names} in {GONE_S:.0f} s")
+        for words in told:
+            self._leave(words)
+        return not told
+
+    def watch(self, end: Callable[[], None]) -> None:
+        """Calls `end`, from a thread of its own, when one is gone."""
+
+        def on_gone(words: str) -> None:
+            self._leave(words)
+            end()
+
+        MountWatch(self.folders, on_gone).start()
+
+    def _leave(self, words: str) -> None:
+        write_message(self.message, TerminationMessage(codes.VOLUME_LOST, words))

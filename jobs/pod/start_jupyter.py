@@ -3,7 +3,8 @@
 
 The token is read from a file by JupyterLab's own configuration: it is in no argument, no variable
 and no address. JupyterLab takes this process over, so signals and the exit code are its own. A
-child of it samples what it uses, and ends it when a volume is gone: the next container has it again.
+child of it samples what it uses, and ends it when a volume is gone: the next container has it again,
+or waits for it.
 """
 
 import importlib.util
@@ -13,9 +14,8 @@ import sys
 import time
 from typing import Dict, List
 
-from jobs.pod.files import MountWatch, Paths, read_paths, write_message
+from jobs.pod.files import Paths, Volumes, read_paths
 from jobs.pod.protocol import codes
-from jobs.pod.protocol.termination import TerminationMessage
 
 CONFIG = """\
 import os
@@ -70,7 +70,7 @@ def keep_quiet(settings: str) -> None:
         pass  # chosen before, or a full volume: then it asks
 
 
-def watch(environ: Dict[str, str], paths: Paths) -> None:
+def watch(environ: Dict[str, str], paths: Paths, volumes: Volumes) -> None:
     """A child process samples what the notebook uses, and whether its volumes are there, for as long as it lives.
 
     Manifests of before ask for none.
@@ -83,25 +83,18 @@ def watch(environ: Dict[str, str], paths: Paths) -> None:
         with open(os.path.join(paths.root, "run/homeport/usage_token")) as file:
             portal = portal_client.PortalClient(url, file.read().strip())
         notebook = os.getpid()
-        volumes = {name: os.path.join(paths.root, name) for name in ("data", "log")}
         if os.fork():
             return
     except (ImportError, KeyError, OSError):
         return
     try:
         os.setsid()  # Ctrl-C of a terminal is not for it
-        sampler = sampling.Sampler(
+        sampling.Sampler(
             lambda body: portal.post(path, body),
             notebook,
-            volumes,
-        )
-        sampler.start()
-
-        def end(words: str) -> None:
-            write_message(paths.message, TerminationMessage(codes.VOLUME_LOST, words))
-            os.kill(notebook, signal.SIGTERM)
-
-        MountWatch(volumes, end).start()
+            volumes.folders,
+        ).start()
+        volumes.watch(lambda: os.kill(notebook, signal.SIGTERM))
         while os.getppid() == notebook:
             time.sleep(1.0)
     finally:
@@ -111,6 +104,9 @@ def watch(environ: Dict[str, str], paths: Paths) -> None:
 def main(arguments: List[str]) -> int:
     """Does not return when all is well."""
     paths = read_paths(arguments)
+    volumes = paths.volumes("data", "log")
+    if not volumes.wait():
+        return codes.EXIT_PREPARATION
     if importlib.util.find_spec("jupyterlab") is None:
         sys.stderr.write("The image has Python but no JupyterLab.\n")
         return codes.EXIT_NO_PROGRAM
@@ -124,7 +120,7 @@ def main(arguments: List[str]) -> int:
     keep_quiet(environ["JUPYTERLAB_SETTINGS_DIR"])
     words = command(sys.executable, path)
     sys.stdout.flush()
-    watch(environ, paths)
+    watch(environ, paths, volumes)
     os.execve(words[0], words, environ)
 
 

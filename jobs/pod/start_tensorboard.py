@@ -4,7 +4,7 @@ many event files there are: the portal cannot look into volumes, and "no event f
 thing that people ask of an empty TensorBoard.
 
 Copied into the pod together with what it imports. Ends with TensorBoard's own exit code, and ends it when the log
-volume is gone: the next container has it again.
+volume is gone: the next container has it again, or waits for it.
 """
 
 import importlib.util
@@ -18,10 +18,9 @@ import time
 from typing import Any, Dict, List, Optional
 
 from jobs.pod.errors import PortalError
-from jobs.pod.files import MountWatch, read_paths, write_message
+from jobs.pod.files import read_paths
 from jobs.pod.portal_client import PortalClient
 from jobs.pod.protocol import codes
-from jobs.pod.protocol.termination import TerminationMessage
 
 LOG_ROOT = "/log"
 LOOK_S = 15.0
@@ -94,6 +93,9 @@ class EventFileReporter(threading.Thread):
 def main(arguments: List[str]) -> int:
     """The exit code of TensorBoard."""
     paths = read_paths(arguments)
+    volumes = paths.volumes("log")
+    if not volumes.wait():
+        return codes.EXIT_PREPARATION
     if importlib.util.find_spec("tensorboard") is None:
         sys.stderr.write("The image has Python but no TensorBoard.\n")
         return codes.EXIT_NO_PROGRAM
@@ -111,11 +113,7 @@ def main(arguments: List[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, forward)
 
-    def end(words: str) -> None:
-        write_message(paths.message, TerminationMessage(codes.VOLUME_LOST, words))
-        child.terminate()
-
-    MountWatch({"log": os.path.join(paths.root, "log")}, end).start()
+    volumes.watch(child.terminate)
     EventFileReporter(portal, path, int(environ["APP_START"]), folders).start()
     code = child.wait()
     return code if code >= 0 else codes.SIGNAL_BASE - code

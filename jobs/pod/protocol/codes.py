@@ -2,7 +2,9 @@
 
 # --- Exit codes of our programs in pods. A program of a person's own ends with any code. ---
 EXIT_CONFIGURATION = 64  # runner and gate: they cannot begin; of the runner, or find no peers
-EXIT_PREPARATION = 65  # fetch and prepare: a termination message says why
+EXIT_PREPARATION = (
+    65  # fetch, prepare, what starts JupyterLab or TensorBoard: a termination message says why
+)
 # EX_UNAVAILABLE: no JupyterLab, no TensorBoard, no TensorFlow; no other start of this image would do better.
 EXIT_NO_PROGRAM = 69
 # The shells' convention.

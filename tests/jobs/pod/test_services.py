@@ -1,12 +1,16 @@
 """What starts JupyterLab and TensorBoard: preparation, configuration, and the count of event files."""
 
+import errno
 import json
 import signal
 import subprocess
 import sys
+import threading
 import zipfile
+from io import StringIO
+from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -14,9 +18,10 @@ import pytest
 
 from jobs.kinds import notebook, tensorboard
 from jobs.kinds.interactive.manifests import Served
-from jobs.pod import prepare, start_jupyter, start_tensorboard
+from jobs.pod import files, prepare, start_jupyter, start_tensorboard
 from jobs.pod.errors import PortalError
 from jobs.pod.files import Paths
+from jobs.pod.protocol.termination import TerminationMessage, parse
 from jobs.pod.start_tensorboard import EventFileReporter, count_event_files
 from tests.jobs.pod.pods import TOKEN, FakeDoor, wait_until
 
@@ -98,6 +103,73 @@ def test_a_tensorboard_writes_nothing_on_the_volumes(
     assert list((root / "data").iterdir()) == []
 
 
+# --- volumes that are away ---
+AWAY = OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+SAYS = "[homeport] waits for the data volume (/data), without an answer so far\n"
+GONE = "the data volume is gone (/data): Transport endpoint is not connected"
+
+
+@pytest.mark.parametrize(
+    ("look_s", "gone_s", "found", "said", "told"),
+    [
+        (10, 120, [None], "", ""),
+        (0, 120, [AWAY, "when it was said", None], SAYS, ""),
+        (0, 120, [AWAY, "when it was said", AWAY, AWAY], SAYS, GONE),
+        (0, 0, ["never"], SAYS, "no answer from the data volume (/data) in 0 s"),
+    ],
+    ids=["there", "comes back", "stays away", "hangs"],
+)
+def test_what_starts_waits_for_a_volume_that_is_away(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    look_s: float,
+    gone_s: float,
+    found: list[OSError | str | None],
+    said: str,
+    told: str,
+) -> None:
+    stderr, was_said, is_over = StringIO(), threading.Event(), threading.Event()
+    monkeypatch.setattr(stderr, "flush", was_said.set)
+    outcomes, minutes = iter(found), count()
+
+    def statvfs(_path: str) -> None:
+        outcome = next(outcomes)
+        if isinstance(outcome, str):
+            assert (is_over if outcome == "never" else was_said).wait(10)
+            outcome = next(outcomes, None)
+        if isinstance(outcome, OSError):
+            raise outcome
+
+    clock = SimpleNamespace(monotonic=lambda: 60 * next(minutes), sleep=lambda _: None)
+    monkeypatch.setattr(files, "time", clock)
+    monkeypatch.setattr("os.statvfs", statvfs)
+    monkeypatch.setattr(files, "LOOK_S", look_s)
+    monkeypatch.setattr(files, "GONE_S", gone_s)
+    monkeypatch.setattr("sys.stderr", stderr)
+    message = tmp_path / "message"
+    assert files.Volumes({"data": "/data"}, str(message)).wait() is not bool(told)
+    is_over.set()
+    assert stderr.getvalue() == said
+    left = parse(message.read_text()) if message.exists() else TerminationMessage()
+    assert (left.reason, left.text) == ("volume_lost" if told else "", told)
+
+
+@pytest.mark.parametrize(
+    ("starter", "volume"), [(start_jupyter, "data"), (start_tensorboard, "log")]
+)
+def test_nothing_is_started_without_its_volume(
+    root: Path, monkeypatch: pytest.MonkeyPatch, starter: ModuleType, volume: str
+) -> None:
+    def statvfs(path: str) -> None:
+        if path.endswith(volume):
+            raise AWAY
+
+    monkeypatch.setattr("os.statvfs", statvfs)
+    monkeypatch.setattr(files, "GONE_S", 0)
+    assert starter.main(["--root", str(root)]) == 65
+    assert parse((root / "dev/termination-log").read_text()).reason == "volume_lost"
+
+
 # --- JupyterLab ---
 class JupyterConfig(dict[str, SimpleNamespace]):
     def __getattr__(self, name: str) -> SimpleNamespace:
@@ -146,7 +218,8 @@ os.statvfs = statvfs
 sampling.SAMPLE_S, sampling.POST_S, sampling.time = 0.03, 0.1, Fast()
 files.LOOK_S, files.GONE_S = 0.03, 0.1
 environ = {"APP_USAGE_URL": sys.argv[1], "APP_USAGE_PATH": "jobs/x/replicas/notebook/0/2/usage/"}
-start_jupyter.watch(environ, Paths(sys.argv[2]))
+paths = Paths(sys.argv[2])
+start_jupyter.watch(environ, paths, paths.volumes("data", "log"))
 time.sleep(20)
 """
 
@@ -174,11 +247,13 @@ def test_a_notebook_has_a_child_that_tells_of_it_ends_it_without_its_volume_and_
 def test_manifests_of_before_ask_for_no_child(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forks = mock.Mock(side_effect=AssertionError)
     monkeypatch.setattr("os.fork", forks)
-    start_jupyter.watch({}, Paths(str(root)))
+    paths = Paths(str(root))
+    volumes = paths.volumes("data", "log")
+    start_jupyter.watch({}, paths, volumes)
     told = {"APP_USAGE_URL": "http://x", "APP_USAGE_PATH": "y/"}
-    start_jupyter.watch(told, Paths(str(root)))  # no token
+    start_jupyter.watch(told, paths, volumes)  # no token
     monkeypatch.setitem(sys.modules, "jobs.pod.sampling", None)  # packed by a list of before
-    start_jupyter.watch(told, Paths(str(root)))
+    start_jupyter.watch(told, paths, volumes)
 
 
 # --- TensorBoard ---
