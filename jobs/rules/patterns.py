@@ -150,6 +150,12 @@ PATTERNS: tuple[Pattern, ...] = (
         "container_config", r"device plugin|nvidia-container-cli|unresolvable CDI", "gpu_device"
     ),
     Pattern("container_config", r"no such file or directory", "start_missing"),
+    # Of a volume that was there when the pod came.
+    Pattern(
+        "container_config",
+        r"transport endpoint is not connected|stale (?:NFS )?file handle",
+        "volume_server",
+    ),
     # --- probes ---
     Pattern("probe", r"connection refused", "probe_refused"),
     Pattern("probe", r"deadline exceeded|i/o timeout|Client\.Timeout", "probe_slow"),
@@ -173,6 +179,7 @@ _FAMILIES = {
     **{pattern.code: pattern.family for pattern in PATTERNS},
     **{code: "placing" for _, code, _, _ in _NODE_PARTS},
     "volume_source_missing": "volume",
+    "volume_server": "volume",
     "gpu_device": "container_config",
     "secret_gone": "container_config",
 }

@@ -236,7 +236,7 @@ class InteractiveLifecycle(Lifecycle):
         family = patterns.family_of(waiting.code)
         self.start(waiting, startup.PROBLEMS | {"placing", "quota_refused"})
         self.note(silent_since=None)
-        if family not in startup.PROBLEMS:
+        if family not in startup.PROBLEMS or startup.lost_its_volume(waiting, pod):
             self.note(problem_since=None)
         elif self._wait_for_repair(family):
             self._give_up(waiting)

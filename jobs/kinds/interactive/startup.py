@@ -184,6 +184,11 @@ def reason_of_wait(
     )
 
 
+def lost_its_volume(waiting: Reason, pod: PodFacts | None) -> bool:
+    """Whether it waits for a volume that its pod had: it comes back with the servers, however long they take."""
+    return waiting.code == "volume_server" and pod is not None and pod.prepared_from is not None
+
+
 def _prepare_failure(who: str, end: ContainerExit) -> Reason:
     told = end.termination
     if told.reason in {codes.VOLUME_FULL, codes.VOLUME_NOT_WRITABLE}:
@@ -202,7 +207,10 @@ def probe_words(pod: PodFacts) -> str:
 def reason_of_end(app: ServedApp, row: WorkloadRow, end: ContainerExit) -> Reason:
     """Why the program ended, with its last words."""
     words = clip(end.message[-500:])
-    has_no_python = end.exit_code in _NO_PYTHON and end.cluster_reason in _START_ERRORS
+    is_unstarted = end.cluster_reason in _START_ERRORS
+    if is_unstarted and patterns.find_code("container_config", end.message) == "volume_server":
+        return reasons.make(codes.VOLUME_LOST, who=app.program, detail=words)
+    has_no_python = is_unstarted and end.exit_code in _NO_PYTHON
     if has_no_python or end.exit_code in {codes.EXIT_NO_PROGRAM, codes.EXIT_NOT_FOUND}:
         detail = words or "no Python in the image"
         facts = {"image": row.image, "program": app.program, "detail": detail}

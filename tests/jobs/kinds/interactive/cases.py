@@ -107,6 +107,11 @@ MADE = Observed(root=HALF, services=(DOOR,), made_root="root-1")
 CRASHED = notes(crashes=(ago(9).isoformat(), ago(5).isoformat()), pod_restarts=2)
 FULL = replace(UP, root=replace(ROOT, refused="it is too much"), pods=())
 PULLS = {"waiting_in": "app", "waiting_reason": "ErrImagePull", "waiting_message": "x"}
+AWAY = {
+    "waiting_in": "app",
+    "waiting_reason": "CreateContainerError",
+    "waiting_message": "stat /x: transport endpoint is not connected",
+}
 NO_PORT = {"waiting_in": "gate", "gate_end": ContainerExit(1, "Error", "no port")}
 NO_PYTHON = ContainerExit(127, "StartError", "python3: not found")
 REFUSED = Observed(blocked=reasons.make("refused", detail="no"))
@@ -170,6 +175,10 @@ CASES = [
          "never_ready", FAIL),
     Case("no image in time", starting(problem_since=ago(601)), shows(**PULLS), DELETE_ROOT, STOPS,
          "image_pull", FAIL),
+    Case("its volume is away for long", starting(problem_since=ago(601)), shows(**AWAY), (), STARTS,
+         "volume_server"),
+    Case("a volume that it never had", starting(problem_since=ago(601)),
+         shows(**AWAY, prepared_from=None), DELETE_ROOT, STOPS, "volume_server", FAIL),
     Case("gate does not start", starting(), shows(**NO_PORT), (), STARTS, "gate_failed"),
     Case("shut down from inside", row(), runs(restarts=1, last_end=ContainerExit(0, "Completed")),
          DELETE_ROOT, STOPS, "shut_down", STOP),

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from jobs.kinds.state import Observed
 from jobs.pod.protocol.termination import TerminationMessage, encode
 from jobs.rules.endings import ContainerExit, Disruption
@@ -44,10 +46,19 @@ def test_the_memory_limit_is_named_when_it_was_too_little() -> None:
     assert [one.restarts for one in decided.replicas] == [1]
 
 
-def test_ended_for_want_of_its_volume_it_starts_again_and_was_not_shut_down() -> None:
-    end = ContainerExit(0, "Completed", encode(TerminationMessage("volume_lost", "it is gone")))
+@pytest.mark.parametrize(
+    "end",
+    [
+        ContainerExit(0, "Completed", encode(TerminationMessage("volume_lost", "it is gone"))),
+        ContainerExit(128, "StartError", "mount /x to /data: transport endpoint is not connected"),
+    ],
+    ids=["asked to end", "never begun"],
+)
+def test_ended_for_want_of_its_volume_it_starts_again_and_was_not_shut_down(
+    end: ContainerExit,
+) -> None:
     decided = plan(row(), runs(restarts=1, last_end=end))
-    assert any("it is gone" in event.message for event in decided.events)
+    assert any("a volume was no longer there" in event.message for event in decided.events)
     assert [one.restarts for one in decided.replicas] == [1]
     assert not decided.columns["notes"].teardown
     assert not decided.columns["notes"].crashes
