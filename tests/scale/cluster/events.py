@@ -22,7 +22,7 @@ from tests.tools.waiting import wait_for
 
 _COLUMNS = r'jsonpath={.metadata.name} {.status.containerStatuses[0].restartCount}{"\n"}'
 PATIENCE_S = 60.0
-_THREADS = 8
+_THREADS = 8  # at most
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,8 @@ class Churn:
     def __init__(self, lab: Lab, restarts: Restarts, rate_per_s: float) -> None:
         self._pods = running_pods()
         self._restarts = restarts
-        self._every_s = _THREADS / rate_per_s
+        self._threads = min(_THREADS, len(self._pods))
+        self._every_s = self._threads / rate_per_s
         self._ended = threading.Event()
         self.made: list[tuple[str, float]] = []
 
@@ -187,8 +188,8 @@ class Churn:
     def going(self) -> Iterator["Churn"]:
         # Each has pods of its own: the next count of a pod is nobody else's.
         threads = [
-            threading.Thread(target=self._run, args=(self._pods[n::_THREADS],), daemon=True)
-            for n in range(_THREADS)
+            threading.Thread(target=self._run, args=(self._pods[n :: self._threads],), daemon=True)
+            for n in range(self._threads)
         ]
         for thread in threads:
             thread.start()

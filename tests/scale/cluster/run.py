@@ -47,15 +47,26 @@ def shown(figure: Any) -> str:
     return f"{figure:.4g}" if isinstance(figure, float) else str(figure)
 
 
+def at_least_one(text: str) -> int:
+    """The number of an option without which there is nothing to measure."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
+
+
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.scale.cluster", description=__doc__)
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--tenants", type=int, default=200)
-    parser.add_argument("--trainings", type=int, default=1, help="of each tenant")
-    parser.add_argument("--workers", type=int, default=49, help="of each training, beside one PS")
+    parser.add_argument("--nodes", type=at_least_one, default=1000)
+    parser.add_argument("--tenants", type=at_least_one, default=200)
+    parser.add_argument("--trainings", type=at_least_one, default=1, help="of each tenant")
+    parser.add_argument(
+        "--workers", type=at_least_one, default=49, help="of each training, beside one PS"
+    )
     parser.add_argument("--gpu-tenants", type=int, default=150, help="so many hold GPUs")
-    parser.add_argument("--rounds", type=int, default=20, help="how often each page is opened")
-    parser.add_argument("--events", type=int, default=200, help="how many are timed")
+    parser.add_argument(
+        "--rounds", type=at_least_one, default=20, help="how often each page is opened"
+    )
+    parser.add_argument("--events", type=at_least_one, default=200, help="how many are timed")
     parser.add_argument("--watch-s", type=float, default=60.0, help="how long steady states last")
     parser.add_argument("--patience-s", type=float, default=1800.0, help="for filling")
     parser.add_argument(
