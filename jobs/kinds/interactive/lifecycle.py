@@ -207,7 +207,8 @@ class InteractiveLifecycle(Lifecycle):
             why = reasons.make("app_crash_loop", count=crashes.CRASHES_MAX, **facts)
             self._give_up(replace(why, next_step=cause.next_step or why.next_step))
             return True
-        self.say_again(reasons.make("app_restarting", cause=cause.text))
+        again = reasons.make("app_restarting", cause=cause.text)
+        self.say_again(replace(again, next_step="") if is_ended_by_us else again)
         return False
 
     def _answer(self) -> None:

@@ -62,6 +62,7 @@ def test_ended_for_want_of_its_volume_it_starts_again_and_was_not_shut_down(
     assert [one.restarts for one in decided.replicas] == [1]
     assert not decided.columns["notes"].teardown
     assert not decided.columns["notes"].crashes
+    assert "it fails" not in decided.columns["notes"].restart_reason[2]
 
 
 def test_a_pod_that_the_cluster_took_is_no_crash() -> None:
