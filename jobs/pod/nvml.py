@@ -21,6 +21,19 @@ class _MemoryInfo(ctypes.Structure):
     _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
 
 
+class _MemoryInfo2(ctypes.Structure):
+    """What the driver keeps for itself (600 MiB of an H200) is apart here: `used` is of programs, as in nvidia-smi."""
+
+    _fields_ = [
+        ("version", ctypes.c_uint),
+        *((name, ctypes.c_ulonglong) for name in ("total", "reserved", "free", "used")),
+    ]
+
+
+# NVML_STRUCT_VERSION(Memory, 2) of nvml.h
+_MEMORY_2 = ctypes.sizeof(_MemoryInfo2) | 2 << 24
+
+
 class Gpus:
     """The GPUs that this process sees.
 
@@ -64,17 +77,27 @@ class Gpus:
         return found
 
     def _of(self, device: Any, prefix: str) -> Iterator[Tuple[str, float]]:
-        use, memory = _UtilisationRates(), _MemoryInfo()
+        use, memory = _UtilisationRates(), self._memory_of(device)
         power_mw, reasons = ctypes.c_uint(), ctypes.c_ulonglong()
         if not self._ask("DeviceGetUtilizationRates", device, ctypes.byref(use)):
             yield "percent", use.gpu
-        if not self._ask("DeviceGetMemoryInfo", device, ctypes.byref(memory)):
+        if memory is not None:
             self.totals[prefix + "memory_mib"] = memory.total // MIB
             yield "memory_mib", memory.used // MIB
         if not self._ask("DeviceGetPowerUsage", device, ctypes.byref(power_mw)):
             yield "power_w", power_mw.value / 1000.0
         if not self._ask("DeviceGetCurrentClocksThrottleReasons", device, ctypes.byref(reasons)):
             yield "slowed_percent", 100 if reasons.value & SLOWED else 0
+
+    def _memory_of(self, device: Any) -> Any:
+        """`total` and `used` bytes; None where the device does not say. Drivers before 510 know the first form only."""
+        for name, memory in (
+            ("DeviceGetMemoryInfo_v2", _MemoryInfo2(_MEMORY_2)),
+            ("DeviceGetMemoryInfo", _MemoryInfo()),
+        ):
+            if not self._ask(name, device, ctypes.byref(memory)):
+                return memory
+        return None
 
     def _ask(self, name: str, *words: Any) -> int:
         """The library's answer: 0 is success; 13 where it is too old for the question, as it says itself."""

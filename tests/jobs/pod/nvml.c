@@ -5,6 +5,7 @@
 typedef struct { int number; } device;
 typedef struct { unsigned int gpu, memory; } utilisation;
 typedef struct { unsigned long long total, free, used; } memory;
+typedef struct { unsigned int version; unsigned long long total, reserved, free, used; } memory_2;
 static device devices[2] = {{0}, {1}};
 
 static int said(const char *name) { const char *text = getenv(name); return text ? atoi(text) : 0; }
@@ -25,9 +26,18 @@ int nvmlDeviceGetUtilizationRates(device *one, utilisation *found) {
     found->memory = 7;
     return 0;
 }
+int nvmlDeviceGetMemoryInfo_v2(device *one, memory_2 *found) {
+    if (said("NVML_OLD")) return 13;
+    if (found->version != (sizeof *found | 2U << 24)) return 25;
+    found->total = 80ULL << 30;
+    found->reserved = 600ULL << 20;
+    found->used = (10ULL + one->number) << 30;
+    found->free = found->total - found->reserved - found->used;
+    return 0;
+}
 int nvmlDeviceGetMemoryInfo(device *one, memory *found) {
     found->total = 80ULL << 30;
-    found->used = (10ULL + one->number) << 30;
+    found->used = ((10ULL + one->number) << 30) + (600ULL << 20);
     found->free = found->total - found->used;
     return 0;
 }

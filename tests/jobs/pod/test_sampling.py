@@ -1,7 +1,7 @@
 """What a pod uses: the kernel's files of both versions, a driver's library, minutes, and a portal that is away.
 
-The files of version 2 are written as the kernel's documentation has them (admin-guide/cgroup-v2.rst), in the
-layout of a container with a cgroup namespace: no such machine was at hand.
+The files of version 2 are those of a group on Linux 6.18 with half a processor and 256 MiB, as seen from its own
+namespace. Other layouts are those of containers with a mount of their own, or of the whole tree.
 """
 
 import os
@@ -20,23 +20,23 @@ from jobs.pod.sampling import Cgroup, Processes, Reader, Reading, Sampler, find_
 
 MIB = 2**20
 POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podab12.slice/cri-containerd-7f.scope"
-CPU_2 = """usage_usec 73512345
-user_usec 70000000
-system_usec 3512345
+CPU_2 = """usage_usec 1876547
+user_usec 930116
+system_usec 946431
 nice_usec 0
-nr_periods 1200
-nr_throttled 300
-throttled_usec 9000000
+nr_periods 37
+nr_throttled 37
+throttled_usec 1830110
 nr_bursts 0
 burst_usec 0
 """
 MEMORY_2 = (
-    f"anon {90 * MIB}\nfile {40 * MIB}\nkernel 4000000\ninactive_file {30 * MIB}\nactive_file 1\n"
+    "anon 125870080\nfile 31510528\nkernel 1335296\nshmem 0\nfile_thp 31457280\ninactive_anon 125685760\n"
+    "active_anon 16384\ninactive_file 31498240\nactive_file 12288\nunevictable 0\n"
 )
-MEMORY_1 = (
-    f"cache {40 * MIB}\ninactive_file 1\ntotal_cache {40 * MIB}\ntotal_inactive_file {30 * MIB}\n"
-)
-USED = Reading(cpu_s=73.512345, memory_bytes=100 * MIB, periods=1200, throttled=300)
+CURRENT_2 = 159252480
+MEMORY_1 = "cache 31510528\ninactive_file 1\ntotal_cache 31510528\ntotal_inactive_file 31498240\n"
+USED = Reading(cpu_s=1.876547, memory_bytes=127754240, periods=37, throttled=37)
 
 
 def tree(top: Path, groups: str, mounts: str, files: dict[str, str]) -> str:
@@ -50,18 +50,18 @@ def tree(top: Path, groups: str, mounts: str, files: dict[str, str]) -> str:
 def of_2(folder: str) -> dict[str, str]:
     return {
         f"{folder}/cpu.stat": CPU_2,
-        f"{folder}/memory.current": f"{130 * MIB}\n",
+        f"{folder}/memory.current": f"{CURRENT_2}\n",
         f"{folder}/memory.stat": MEMORY_2,
     }
 
 
 V1 = {
-    "cpu,cpuacct/cpu.stat": "nr_periods 1200\nnr_throttled 300\nthrottled_time 9000000000\n",
-    "cpu,cpuacct/cpuacct.usage": "73512345000\n",
-    "memory/memory.usage_in_bytes": f"{130 * MIB}\n",
+    "cpu,cpuacct/cpu.stat": "nr_periods 37\nnr_throttled 37\nthrottled_time 1830110000\n",
+    "cpu,cpuacct/cpuacct.usage": "1876547000\n",
+    "memory/memory.usage_in_bytes": f"{CURRENT_2}\n",
     "memory/memory.stat": MEMORY_1,
 }
-MOUNT_2 = "2 1 0:26 {root} /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw,nsdelegate\n"
+MOUNT_2 = "39 38 0:28 {root} /sys/fs/cgroup rw,relatime - cgroup2 cgroup rw,nsdelegate,memory_recursiveprot\n"
 MOUNTS_1 = (
     "1 0 0:20 / /sys/fs/cgroup ro - tmpfs tmpfs rw,mode=755\n"
     f"2 1 0:21 {POD} /sys/fs/cgroup/cpu,cpuacct ro shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
@@ -148,6 +148,13 @@ def test_gpus_say_what_they_can(library: str) -> None:
     }
     assert gpus.totals == {"gpu0.memory_mib": 81920, "gpu1.memory_mib": 81920}
     assert gpus.note == ""
+
+
+def test_a_driver_of_before_counts_what_it_keeps_for_itself(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVML_OLD", "1")
+    assert Gpus(library).read()["gpu1.memory_mib"] == 11264 + 600
 
 
 @pytest.mark.parametrize(
