@@ -34,7 +34,8 @@ _NEAR = 12
 # PyTorch's c10/cuda/CUDAFunctions.cpp (the driver, no GPU) and CUDACachingAllocator.cpp (memory);
 # PyTorch's torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (the watchdog) and NCCLUtils.cpp
 #   (ncclSystemError: ...), around ncclGetErrorString of NCCL's src/init.cc;
-# TensorFlow's core/framework/op_kernel.cc and XLA's allocators (OOM, RESOURCE_EXHAUSTED).
+# TensorFlow's core/framework/op_kernel.cc and XLA's allocators (OOM, RESOURCE_EXHAUSTED);
+# JAX's jax/_src/xla_bridge.py (a backend that is asked for and not there), CuPy's cupy/cuda/memory.pyx.
 _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
     (codes.MISSING_MODULE, _NEAR, (r"^(?:ModuleNotFoundError|ImportError): No module named .+",)),
     (
@@ -48,6 +49,7 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
             r"cudaErrorMemoryAllocation",
             r"OOM when allocating tensor",
             r"RESOURCE_EXHAUSTED: .*(?:[Oo]ut of memory|GPU)",
+            r"cupy\.cuda\.memory\.OutOfMemoryError",
         ),
     ),
     (
@@ -68,6 +70,7 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
             r"No CUDA GPUs are available",
             r"Found no NVIDIA driver on your system",
             r"invalid device ordinal",
+            r"Unable to initialize backend '(?:cuda|gpu)'",
         ),
     ),
     (

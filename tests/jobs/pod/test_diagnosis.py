@@ -92,6 +92,17 @@ OF_GPUS = {
     "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.": "peers_lost",
     "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: NCCL operation failed: unhandled system error": "peers_lost",
     "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.": "cuda_out_of_memory",
+    # As they came from an H200 with driver 580, PyTorch 2.11, JAX 0.11 and CuPy 14.2:
+    "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8.00GiB with allocator "
+    "GPU_0_bfc on device 0. [tf-allocator-allocation-error='']": "cuda_out_of_memory",
+    "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes (allocated so far: "
+    "146,028,888,064 bytes).": "cuda_out_of_memory",
+    "RuntimeError: Unable to initialize backend 'cuda': Backend 'cuda' is not in the list of known backends: "
+    "['cpu', 'tpu'].": "no_gpu_seen",
+    "cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorNoDevice: no CUDA-capable device is detected": "no_gpu_seen",
+    "torch.AcceleratorError: CUDA error: invalid device ordinal": "no_gpu_seen",
+    "cupy_backends.cuda.api.driver.CUDADriverError: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was "
+    "encountered": "gpu_fault",
 }  # fmt: skip
 
 
