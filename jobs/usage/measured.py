@@ -239,6 +239,7 @@ class Utilisation:
         sums = {name: Sum(name) for name in _SUMS} | {name: Max(name) for name in _PEAKS}
         # Any text is more than none.
         sums |= {name: Max(name) for name in ("gpu_note", "problem")}
+        sums["gpu_memory_mib"] = Max(Cast(KT("totals__gpu0.memory_mib"), BigIntegerField()))
         summed: Any = rows.values("role").annotate(**sums)
         by_role = {row["role"]: row for row in summed}
         hours = UsageHour.objects.filter(workload=workload).order_by("-hour", "index")
@@ -253,6 +254,7 @@ class Utilisation:
                 asked_of(workload, role),
                 by_role[role],
                 [(at, used) for _row, at, used in minutes_of(hours.filter(role=role)[:shown])],
+                by_role[role]["gpu_memory_mib"] or 0,
             )
         ]
         self.latest = rows.order_by("-last_at").first() if self.lines else None

@@ -52,10 +52,12 @@ def lines_of(
     asked: Asked,
     summary: Mapping[str, Any],
     minutes: Iterable[tuple[int, Figures]],
+    gpu_memory_mib: int = 0,
 ) -> list[ResourceUse]:
     """
     Args:
         summary: counts, sums and peaks of `ReplicaUsage` over the role's replicas.
+        gpu_memory_mib: what one GPU has, which who requests it may use; 0 where that is not known.
         minutes: the latest ones of these, in any order, with GPUs put together.
     """
     known = list(minutes)
@@ -67,6 +69,7 @@ def lines_of(
         (_("CPU"), "cpu", "cpu_m", 1, asked.cpu_m),
         (_("Memory"), "memory", "memory_mib", _MIB, asked.memory_mib),
         (_("GPU"), "percent", "gpu.percent", 1, 100),
+        (_("GPU memory"), "memory", "gpu.memory_mib", _MIB, gpu_memory_mib),
     )
     return [
         ResourceUse(

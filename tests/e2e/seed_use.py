@@ -40,4 +40,5 @@ def use(workload: Any, role: str, index: int, minutes: int, *, busy: float, gpus
             if n % 97 not in (5, 6, 7)  # a portal that was away
         ]
         totals = {"data_mib": 10_240, "log_mib": 10_240}
+        totals |= {f"gpu{gpu}.memory_mib": 81_920 for gpu in range(gpus)}
         assert keep(workload, role, index, 1, Told(rows, "cgroup2", totals=totals))

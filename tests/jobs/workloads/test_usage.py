@@ -57,12 +57,13 @@ def test_the_page_says_what_was_requested_and_what_was_used(
         use(job, "worker", index, 30, busy=busy, gpus=1)
     use(job, "ps", 0, 30, busy=0.5)
     text = said("ada", path)
-    for row in ("CPU worker 4 ", "Memory worker 8 GiB 4 GiB (50 %) 6.6 GiB", "GPU worker 1 GPU "):
+    rows = ("CPU worker 4 ", "Memory worker 8 GiB 4 GiB (50 %) 6.6 GiB", "GPU worker 1 GPU ")
+    for row in (*rows, "GPU memory worker 80 GiB 34.2 GiB (43 %) 52.7 GiB"):
         assert row in text
     assert "Memory ps 2 GiB 1 GiB (50 %) 1.1 GiB" in text
     assert "Data volume: 4 GiB of 10 GiB used." in text
     plots = [one for one in read(client_of("ada"), path).all("svg") if one.get("role") == "img"]
-    assert len(plots) == 5
+    assert len(plots) == 6
     assert all(one.get("aria-labelledby") for one in plots)
     book = make_service(job.tenant, name="book", cpu_millicores=2000, memory_bytes=4 * GIB)
     use(book, "notebook", 0, 30, busy=0.5)
