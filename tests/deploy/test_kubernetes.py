@@ -433,6 +433,22 @@ def test_two_installations_share_no_secret(
     assert (small / "secret.env").stat().st_mode & 0o077 == 0
 
 
+def test_git_takes_none_of_what_the_page_writes(small: Path, production: Path) -> None:
+    def git(*words: str) -> set[str]:
+        done = subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        return set(done.stdout.splitlines())
+
+    tracked = git("ls-files", "deploy/kubernetes/overlays")
+    for overlay in (small, production):
+        top = overlay.parents[3]
+        files = {str(path.relative_to(top)) for path in overlay.iterdir() if path.is_file()}
+        written = files - tracked
+        assert written >= {f"{overlay.relative_to(top)}/{name}" for name in SMALL_FILES[:2]}
+        assert git("check-ignore", *written) == written
+
+
 def test_the_provisioner_has_these_rights_and_no_other(documents: list[Object]) -> None:
     roles = [
         one

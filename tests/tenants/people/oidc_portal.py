@@ -55,9 +55,9 @@ class OidcPortal:
 
 
 @contextmanager
-def oidc_portal(**more: str) -> Iterator[OidcPortal]:
-    """Provider and portal, each on its port; ada has a password and an e-mail address."""
-    provider = Provider({sub: dict(claims) for sub, claims in PEOPLE.items()})
+def oidc_portal(pair: tuple[Path, Path] | None = None, **more: str) -> Iterator[OidcPortal]:
+    """Provider (with `pair` by HTTPS) and portal, each on its port; ada has a password and an e-mail address."""
+    provider = Provider({sub: dict(claims) for sub, claims in PEOPLE.items()}, pair)
     settings = {
         "OIDC_ISSUER": provider.issuer,
         "OIDC_CLIENT_ID": CLIENT_ID,

@@ -7,11 +7,13 @@ import base64
 import hashlib
 import json
 import secrets
+import ssl
 import threading
 import time
 from dataclasses import dataclass
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -41,8 +43,22 @@ class Provider(ThreadingHTTPServer):
     redirect_uri = ""
     bend = ""
 
-    def __init__(self, people: dict[str, dict[str, Any]]) -> None:
+    def __init__(
+        self, people: dict[str, dict[str, Any]], pair: tuple[Path, Path] | None = None
+    ) -> None:
+        """
+        Args:
+            pair: certificate and key with which it speaks HTTPS.
+        """
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.scheme = "https" if pair else "http"
+        if pair:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*pair)
+            # The handshake is left to the thread of each connection.
+            self.socket = context.wrap_socket(
+                self.socket, server_side=True, do_handshake_on_connect=False
+            )
         self.people = people
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.other_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -51,7 +67,7 @@ class Provider(ThreadingHTTPServer):
 
     @property
     def issuer(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+        return f"{self.scheme}://127.0.0.1:{self.server_port}"
 
     def start(self) -> None:
         threading.Thread(target=self.serve_forever, daemon=True).start()

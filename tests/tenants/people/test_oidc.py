@@ -1,6 +1,7 @@
 """Signing in by an OpenID Connect provider: a real portal, a real provider, and its lies."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from django.test import Client
 from django.urls import NoReverseMatch, reverse
 
 from tests.tenants.people.oidc_portal import PASSWORD, OidcPortal, oidc_portal, visitor
+from tests.tools.authority import Authority
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +103,22 @@ def test_a_provider_that_is_down_or_calls_itself_otherwise_is_told(portal: OidcP
     state = dict(pair.split("=") for pair in where.partition("?")[2].split("&"))["state"]
     page = browser.session.get(f"{portal.url}/oidc/callback/?code=x&state={state}", timeout=30)
     assert "Lab login does not respond." in page.text
+
+
+def test_a_provider_behind_an_authority_of_the_labs_own(tmp_path: Path) -> None:
+    ours, other = Authority(tmp_path / "ours"), Authority(tmp_path / "other")
+    bundle = tmp_path / "authorities.pem"
+    bundle.write_bytes(other.pem)
+    # As overlays/production sets it.
+    with oidc_portal(ours.pair("login"), REQUESTS_CA_BUNDLE=str(bundle)) as portal:
+        browser = visitor(portal)
+        answer = browser.post("/oidc/", browser.get("/sign-in/"))
+        assert "Lab login does not respond." in answer.text
+        bundle.write_bytes(other.pem + ours.pem)
+        # The environment's own bundle would win over what a session is told.
+        browser.session.trust_env, browser.session.verify = False, str(bundle)
+        browser.come_as("sub-ann")
+        assert browser.is_signed_in()
 
 
 def test_a_state_that_was_not_given_out_here_is_refused(portal: OidcPortal) -> None:

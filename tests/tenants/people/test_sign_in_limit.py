@@ -177,7 +177,7 @@ def guess_over_http(portal: OidcPortal, forwarded_for: str) -> int:
 
 @pytest.mark.django_db(databases=[])
 def test_a_trusted_proxy_says_where_people_come_from() -> None:
-    with oidc_portal(TRUSTED_PROXIES="127.0.0.1") as portal:
+    with oidc_portal(TRUSTED_PROXIES="127.0.0.0/8") as portal:
         one = [guess_over_http(portal, "203.0.113.1") for _ in range(11)]
         assert one == [401] * 10 + [429]
         assert guess_over_http(portal, "203.0.113.2") == 401
