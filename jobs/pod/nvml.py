@@ -5,6 +5,7 @@ https://docs.nvidia.com/deploy/nvml-api/
 """
 
 import ctypes
+import os
 from typing import Any, Dict, Iterator, Tuple
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -62,9 +63,16 @@ class Gpus:
         if code or not count.value:
             self.note = self.note or (f"nvml_{code}" if code else "no_gpu")
             return found
-        for index in range(min(count.value, 64)):
+        # Without a container of its own it sees all GPUs of the machine, and is told by UUID which are its own.
+        told = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        uuids = told.split(",") if told.startswith("GPU-") else []
+        for index in range(min(len(uuids) or count.value, 64)):
             device = ctypes.c_void_p()
-            code = self._ask("DeviceGetHandleByIndex_v2", index, ctypes.byref(device))
+            if uuids:
+                name = uuids[index].encode()
+                code = self._ask("DeviceGetHandleByUUID", name, ctypes.byref(device))
+            else:
+                code = self._ask("DeviceGetHandleByIndex_v2", index, ctypes.byref(device))
             mode, pending = ctypes.c_uint(), ctypes.c_uint()
             refused = self._ask(
                 "DeviceGetMigMode", device, ctypes.byref(mode), ctypes.byref(pending)
@@ -72,8 +80,8 @@ class Gpus:
             if code or (not refused and mode.value):
                 self.note = f"nvml_{code}" if code else "mig"
                 return {}
-            for name, value in self._of(device, f"gpu{index}."):
-                found[f"gpu{index}.{name}"] = value
+            for figure, value in self._of(device, f"gpu{index}."):
+                found[f"gpu{index}.{figure}"] = value
         return found
 
     def _of(self, device: Any, prefix: str) -> Iterator[Tuple[str, float]]:

@@ -150,6 +150,19 @@ def test_gpus_say_what_they_can(library: str) -> None:
     assert gpus.note == ""
 
 
+@pytest.mark.parametrize(
+    ("told", "percent", "note"), [("GPU-1", 41, ""), ("1", 40, ""), ("GPU-7", None, "nvml_6")]
+)
+def test_of_a_machines_gpus_those_are_measured_that_are_told_by_uuid(
+    library: str, monkeypatch: pytest.MonkeyPatch, told: str, percent: int | None, note: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", told)
+    gpus = Gpus(library)
+    found = gpus.read()
+    assert (found.get("gpu0.percent"), gpus.note) == (percent, note)
+    assert ("gpu1.percent" in found) == (told == "1")
+
+
 def test_a_driver_of_before_counts_what_it_keeps_for_itself(
     library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

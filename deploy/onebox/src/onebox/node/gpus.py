@@ -38,7 +38,7 @@ class GpuShortageError(Exception):
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU; `index` is what CUDA_VISIBLE_DEVICES counts in."""
+    """One GPU; `index` is the machine's."""
 
     index: int
     model: str
@@ -179,17 +179,22 @@ def annotated(pod: Json) -> dict[str, list[int]]:
     return {name: [int(i) for i in indices] for name, indices in value.items()}
 
 
-def variables(indices: Iterable[int] | None, *, simulated: bool) -> dict[str, str]:
+def variables(inventory: Inventory, indices: Iterable[int] | None) -> dict[str, str]:
     """Make the environment variables that show a container its GPUs.
+
+    By their UUIDs: with the device files of some GPUs alone, CUDA counts these from 0, and where pods
+    are not isolated it counts all of the machine.
+    (https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables)
 
     Args:
         indices: None when the container asked for none; it then sees none.
     """
     if indices is None:
         return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
-    text = ",".join(str(index) for index in indices)
+    uuids = {gpu.index: gpu.uuid for gpu in inventory.gpus}
+    text = ",".join(str(index) if inventory.simulated else uuids[index] for index in indices)
     shown = {"CUDA_VISIBLE_DEVICES": text, "NVIDIA_VISIBLE_DEVICES": text}
-    return {**shown, "HOMEPORT_SIMULATED_GPU": "true"} if simulated else shown
+    return {**shown, "HOMEPORT_SIMULATED_GPU": "true"} if inventory.simulated else shown
 
 
 def device_files(inventory: Inventory, indices: Iterable[int]) -> tuple[str, ...]:

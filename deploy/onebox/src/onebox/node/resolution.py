@@ -95,5 +95,5 @@ def _sources(
             **context.pod_environment(namespace),
             "HOSTNAME": hostname(pod),
         },
-        overrides=gpus.variables(request.gpu_indices, simulated=context.gpus.inventory.simulated),
+        overrides=gpus.variables(context.gpus.inventory, request.gpu_indices),
     )

@@ -57,9 +57,13 @@ def test_init_containers_lend_their_gpus_to_the_main_ones():
     assert Allocator(inventory(2)).allocate(made) == {"i": [0, 1], "m": [0]}
 
 
-def test_a_container_without_gpus_sees_none():
-    assert gpus.variables(None, simulated=True)["CUDA_VISIBLE_DEVICES"] == ""
-    assert gpus.variables([1, 3], simulated=False)["CUDA_VISIBLE_DEVICES"] == "1,3"
+def test_a_container_sees_its_own_gpus_and_without_any_none():
+    real = Inventory(
+        tuple(Gpu(index, "H200", f"GPU-{index}a") for index in range(4)), simulated=False
+    )
+    assert gpus.variables(real, None)["CUDA_VISIBLE_DEVICES"] == ""
+    assert gpus.variables(real, [1, 3])["CUDA_VISIBLE_DEVICES"] == "GPU-1a,GPU-3a"
+    assert gpus.variables(inventory(4), [1, 3])["CUDA_VISIBLE_DEVICES"] == "1,3"
 
 
 def test_the_listing_of_nvidia_smi_is_read():
