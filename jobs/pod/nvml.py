@@ -68,11 +68,8 @@ class Gpus:
         uuids = told.split(",") if told.startswith("GPU-") else []
         for index in range(min(len(uuids) or count.value, 64)):
             device = ctypes.c_void_p()
-            if uuids:
-                name = uuids[index].encode()
-                code = self._ask("DeviceGetHandleByUUID", name, ctypes.byref(device))
-            else:
-                code = self._ask("DeviceGetHandleByIndex_v2", index, ctypes.byref(device))
+            by, which = ("UUID", uuids[index].encode()) if uuids else ("Index_v2", index)
+            code = self._ask("DeviceGetHandleBy" + by, which, ctypes.byref(device))
             mode, pending = ctypes.c_uint(), ctypes.c_uint()
             refused = self._ask(
                 "DeviceGetMigMode", device, ctypes.byref(mode), ctypes.byref(pending)
@@ -80,8 +77,8 @@ class Gpus:
             if code or (not refused and mode.value):
                 self.note = f"nvml_{code}" if code else "mig"
                 return {}
-            for figure, value in self._of(device, f"gpu{index}."):
-                found[f"gpu{index}.{figure}"] = value
+            for name, value in self._of(device, f"gpu{index}."):
+                found[f"gpu{index}.{name}"] = value
         return found
 
     def _of(self, device: Any, prefix: str) -> Iterator[Tuple[str, float]]:

@@ -2,9 +2,8 @@
 
 # --- Exit codes of our programs in pods. A program of a person's own ends with any code. ---
 EXIT_CONFIGURATION = 64  # runner and gate: they cannot begin; of the runner, or find no peers
-EXIT_PREPARATION = (
-    65  # fetch, prepare, what starts JupyterLab or TensorBoard: a termination message says why
-)
+# Of fetch, prepare, and what starts JupyterLab or TensorBoard: a termination message says why.
+EXIT_PREPARATION = 65
 # EX_UNAVAILABLE: no JupyterLab, no TensorBoard, no TensorFlow; no other start of this image would do better.
 EXIT_NO_PROGRAM = 69
 # The shells' convention.
