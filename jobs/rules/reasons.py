@@ -3,6 +3,7 @@
 One table; `make` fills the facts in. The codes are part of the public surface (docs/api.md).
 """
 
+import re
 from dataclasses import dataclass
 
 
@@ -505,6 +506,9 @@ def clip(text: str, limit: int = TEXT_MAX) -> str:
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
 
 
+_BEFORE_A_SENTENCE = re.compile(r"\{(\w+)\} [A-Z]")  # a fact that another sentence follows
+
+
 def make(code: str, **facts: str | int) -> Reason:
     """The row of the table with its facts filled in.
 
@@ -513,6 +517,9 @@ def make(code: str, **facts: str | int) -> Reason:
     """
     text, next_step = ROWS[code]
     clean = {name: clip(str(value)) for name, value in facts.items()}
+    for name in _BEFORE_A_SENTENCE.findall(text):
+        if clean[name] and clean[name][-1] not in ".!?…":
+            clean[name] += "."
     sentence = text.format_map(clean)
     if sentence.startswith("the "):  # "the notebook"; replicas have names, which stay as they are
         sentence = f"The {sentence.removeprefix('the ')}"

@@ -49,6 +49,11 @@ def test_braces_in_facts_are_just_text() -> None:
     assert "{who} {0}" in reasons.make("refused", detail="{who} {0}").text
 
 
+@pytest.mark.parametrize("cause", ["The disk is gone", "The disk is gone."])
+def test_a_cause_ends_before_the_next_sentence_begins(cause: str) -> None:
+    assert reasons.make("app_restarting", cause=cause).text == "The disk is gone. It starts again."
+
+
 def said(**content: object) -> str:
     return json.dumps(content)
 
