@@ -40,15 +40,20 @@ def check_tools() -> None:
         raise NoBuilderError("there is no buildah on this machine: apt-get install buildah")
 
 
-def _run(*command: str | Path) -> str:
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+def _run(*command: str | Path, configuration: Path) -> str:
+    environ = os.environ | {"CONTAINERS_CONF": str(configuration)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True, check=False
+    )
     if done.returncode:
         raise AssertionError(f"{command[0]} ended with {done.returncode}; its words are above")
     return done.stdout.strip()
 
 
 def _buildah(store: Path) -> Callable[..., str]:
-    """Runs buildah in a store of its own."""
+    """Runs buildah in a store of its own, and nothing of it elsewhere: it would create /etc/cni."""
+    configuration = store / "containers.conf"
+    configuration.write_text(f'[network]\nnetwork_config_dir = "{store / "networks"}"\n')
     policy = store / "policy.json"
     policy.write_text(json.dumps(_TRUST_ALL))
     places = ("--root", str(store / "images"), "--runroot", str(store / "run"))
@@ -56,7 +61,7 @@ def _buildah(store: Path) -> Callable[..., str]:
 
     def buildah(command: str, *words: str | Path) -> str:
         trust = ("--signature-policy", str(policy)) if command in trusting else ()
-        return _run("buildah", *places, command, *trust, *words)
+        return _run("buildah", *places, command, *trust, *words, configuration=configuration)
 
     return buildah
 
