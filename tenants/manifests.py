@@ -89,9 +89,10 @@ ROLE_GRANTS = (
 
 @dataclass(frozen=True)
 class EgressPeer:
-    """Where pods may go besides the internet: an address and port, or a namespace.
+    """Where pods may go besides the internet: addresses, or a namespace.
 
     Attributes:
+        port: of the addresses; 0: any.
         labels: of the pods of the namespace that are meant, at that port; none: all of it.
     """
 
@@ -239,7 +240,12 @@ def tenant_manifest(tenant: Tenant, *, quota_closed: bool = False) -> TenantMani
     """
     closed = closed_networks(networks("CLUSTER_CIDRS", settings.CLUSTER_CIDRS))
     stores = (settings.S3_ENDPOINT, settings.S3_POD_ENDPOINT)
-    peers = (portal_peer(), *(peer_of(url) for url in stores if url))
+    opened = networks("POD_EGRESS_CIDRS", settings.POD_EGRESS_CIDRS)
+    peers = (
+        portal_peer(),
+        *(peer_of(url) for url in stores if url),
+        *(EgressPeer(cidr=cidr) for cidr in opened),
+    )
     return TenantManifest(
         owner=str(tenant.pk),
         namespace=tenant.namespace,

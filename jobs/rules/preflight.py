@@ -317,7 +317,10 @@ def _network(facts: ClusterFacts) -> Iterator[CheckFound]:
 def _from_pods(trial: TrialFacts, client: Mapping[str, Any]) -> Iterator[CheckFound]:
     step = "Look at the DNS pods of the cluster, and whether policies let port 53 through."
     yield _is("DNS", not client["dns"], "names are found", client["dns"], step)
-    step = "Look at POD_PORTAL_URL, S3_POD_ENDPOINT and their Services; docs/cluster.md, Policies."
+    step = (
+        "Look at POD_PORTAL_URL, S3_POD_ENDPOINT and their Services; a server at a private address has to be "
+        "in POD_EGRESS_CIDRS; docs/cluster.md, Policies."
+    )
     for name, is_reached in client["needed"].items():
         yield _is(f"{name} from pods", is_reached, "reached", "not reached", step)
     open_ones = [name for name, is_open in client["closed"].items() if is_open]

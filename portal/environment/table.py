@@ -223,6 +223,13 @@ SETTINGS: tuple[Setting, ...] = (
         parse_list,
     ),
     Setting(
+        "POD_EGRESS_CIDRS",
+        "",
+        "networks of CLUSTER_CIDRS that user pods may reach all the same: of an object store, git server or "
+        "package index at private addresses",
+        parse_list,
+    ),
+    Setting(
         "NETWORK_CHECK",
         "yes",
         "try with pods of Homeport's own, at the start and daily, whether namespaces are kept apart",

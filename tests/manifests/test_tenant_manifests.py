@@ -137,7 +137,16 @@ def test_pods_may_go_nowhere_but_to_their_own_when_everything_is_closed(settings
     assert blocks == ["10.244.0.1/32"]
 
 
-@pytest.mark.parametrize("name", ["CLUSTER_CIDRS", "NODE_CIDRS", "CLIENT_CIDRS"])
+def test_pods_reach_servers_at_private_addresses_where_the_site_names_them(settings: Settings):
+    settings.S3_ENDPOINT = "https://s3.lab.example"
+    settings.POD_EGRESS_CIDRS = ["192.168.7.0/28"]
+    policy = next(d for d in render_tenant(ada()) if d["kind"] == "NetworkPolicy")
+    assert {"to": [{"ipBlock": {"cidr": "192.168.7.0/28"}}]} in policy["spec"]["egress"]
+
+
+@pytest.mark.parametrize(
+    "name", ["CLUSTER_CIDRS", "NODE_CIDRS", "CLIENT_CIDRS", "POD_EGRESS_CIDRS"]
+)
 def test_a_setting_that_is_no_network_is_named(settings: Settings, name: str):
     setattr(settings, name, ["10.0.0/8"])
     with pytest.raises(ConfigurationError, match=rf"{name}: '10\.0\.0/8' is no network"):
