@@ -19,6 +19,7 @@ from portal.cluster.errors import ClusterError, NotFound
 from portal.cluster.resources import GPU
 from portal.environment import is_in_pod
 from portal.environment.table import SETTINGS
+from portal.pools import CLOSING_EFFECTS, GPU_TOLERATION
 
 _REVIEW = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _OWN_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -185,16 +186,21 @@ async def _provisioner(cluster: Cluster) -> str:
 
 def _nodes(nodes: list[Object]) -> tuple[list[Object], tuple[str, ...]]:
     """Those that people's pods may run on, and the names of those that lack a label for it."""
-    open_ones = [node for node in nodes if _takes_pods(node)]
+    open_ones = [node for node in nodes if takes_pods(node)]
     wanted = settings.NODE_SELECTOR.items()
     chosen = [n for n in open_ones if wanted <= (n["metadata"].get("labels") or {}).items()]
     return chosen, tuple(n["metadata"]["name"] for n in open_ones if n not in chosen)
 
 
-def _takes_pods(node: Object) -> bool:
+def takes_pods(node: Object) -> bool:
+    """Whether people's pods may come to it; those with a GPU tolerate the taint of nodes that have one."""
     spec, conditions = node.get("spec") or {}, (node.get("status") or {}).get("conditions") or []
     is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-    is_tainted = any(taint["effect"] != "PreferNoSchedule" for taint in spec.get("taints") or [])
+    is_tainted = any(
+        taint["effect"] in CLOSING_EFFECTS
+        and not GPU_TOLERATION.covers(taint["key"], taint.get("value", ""), taint["effect"])
+        for taint in spec.get("taints") or []
+    )
     return is_ready and not spec.get("unschedulable") and not is_tainted
 
 

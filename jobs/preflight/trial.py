@@ -26,6 +26,7 @@ from portal.cluster.errors import AlreadyExists, ClusterError, NotFound, QuotaEx
 from portal.cluster.resources import GPU
 from portal.environment import is_in_pod
 from portal.errors import ConfigurationError
+from portal.pools import GPU_TOLERATION
 from tenants.manifests import ACCOUNT, render_tenant
 from tenants.models import Tenant
 
@@ -447,6 +448,7 @@ def _pod(name: str, told: dict[str, Any], pods: PodSettings, node: str) -> Objec
         "enableServiceLinks": False,
         "imagePullSecrets": [{"name": secret} for secret in pods.secrets.pull],
         "nodeSelector": dict(pods.node_selector),
+        "tolerations": [GPU_TOLERATION.document],  # as people's pods with a GPU have it
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": pods.uid,

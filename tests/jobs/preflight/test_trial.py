@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from jobs.engine.network import UnknownError
 from jobs.preflight import trial
-from jobs.preflight.gather import installed_settings
+from jobs.preflight.gather import installed_settings, takes_pods
 from jobs.preflight.trial import NAMESPACE, Trial
 from portal.cluster.client import Cluster
 from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
@@ -54,3 +54,19 @@ async def test_nothing_but_settings_comes_from_the_cluster_to_an_administrators_
     api.put({"kind": "ConfigMap", "metadata": {"name": "homeport", **own}, "data": data})
     api.put({"kind": "Deployment", "metadata": {"name": "web", **own}, "spec": spec})
     assert await installed_settings(cluster) == {"NODE_HOST": "node.lab"}
+
+
+@pytest.mark.parametrize(
+    ("taint", "is_taken"),
+    [
+        ({"key": "nvidia.com/gpu", "effect": "NoSchedule"}, True),
+        ({"key": "nvidia.com/gpu", "value": "present", "effect": "NoExecute"}, False),
+        ({"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}, False),
+        ({"key": "full", "value": "yes", "effect": "PreferNoSchedule"}, True),
+    ],
+)
+def test_nodes_whose_taint_peoples_pods_tolerate_count(
+    taint: dict[str, str], is_taken: bool
+) -> None:
+    status = {"conditions": [{"type": "Ready", "status": "True"}]}
+    assert takes_pods({"spec": {"taints": [taint]}, "status": status}) is is_taken
