@@ -1,6 +1,7 @@
 """What a backup holds, and everything that keeps one from being put somewhere."""
 
 import contextlib
+import os
 import random
 import re
 import shutil
@@ -344,6 +345,8 @@ def test_a_folder_keeps_the_latest_and_the_audit_trail_knows_of_them(
     for day in (1, 2, 3):
         (folder / f"homeport-2026-01-0{day}T000000Z.backup").touch()
     (folder / "notes.txt").touch()
+    (killed := folder / "homeport-2026-01-04T000000Z.backup.unfinished").touch()
+    os.utime(killed, (0, 0))
     absent = {"GATE_TLS_CERT_FILE": "/absent", "GATE_TLS_KEY_FILE": "/absent"}  # in a CronJob
     done = program(old.home, "manage.py", "backup", str(folder), "--keep", "2", **absent)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
 """Keeps everything that an installation knows in one file, while it runs or when it is stopped."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from portal.backup.dumped import PG_DUMP
 from portal.backup.taking import take
 
 _NAMES = "homeport-*.backup"  # in a folder
+_UNFINISHED_S = (
+    6 * 3600
+)  # none is written for longer, as the component's activeDeadlineSeconds says
 
 
 class Command(BaseCommand):
@@ -44,6 +48,8 @@ class Command(BaseCommand):
             raise CommandError("--keep takes how many of a folder stay; name the folder")
         if folder is not None:
             path = folder / f"homeport-{timezone.now():%Y-%m-%dT%H%M%SZ}.backup"
+            if keep:
+                self._remove_killed(folder)
         try:
             take(
                 path,
@@ -59,6 +65,13 @@ class Command(BaseCommand):
             for old in sorted(folder.glob(_NAMES))[:-keep]:
                 old.unlink()
                 self.stdout.write(f"Removed {old}.")
+
+    def _remove_killed(self, folder: Path) -> None:
+        """What one that was killed has left would fill the folder in time."""
+        for left in folder.glob(f"{_NAMES}.unfinished"):
+            if time.time() - left.stat().st_mtime > _UNFINISHED_S:
+                left.unlink()
+                self.stdout.write(f"Removed {left}, which was never finished.")
 
     def _note(self, name: str) -> None:
         """In the audit trail, by which the newest one's age is known."""
