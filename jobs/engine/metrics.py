@@ -7,7 +7,7 @@ the cluster. Where no reconciler is at work these metrics are absent, so that no
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -61,6 +61,7 @@ class Fleet:
     nodes: NodesPass
     tenants: TenantController
     health: HealthReporter
+    began_at: float = field(default_factory=time.monotonic)
 
     def numbers(self) -> dict[str, Mapping[Labels, float]]:
         ahead_s = time.time() - time.monotonic()
@@ -69,10 +70,10 @@ class Fleet:
         return {
             "homeport_reconciler_epoch": {(): self.epoch},
             "homeport_reconciler_lag_seconds": {(): self.health.ticks.report()["lag_s"]},
+            # One that has heard nothing yet is counted from the start, or nobody would hear of it.
             "homeport_watch_heard_timestamp_seconds": {
-                (watch.options.kind,): watch.health.heard_at + ahead_s
+                (watch.options.kind,): (watch.health.heard_at or self.began_at) + ahead_s
                 for watch in self.cache.watches
-                if watch.health.heard_at
             },
             "homeport_jobs": dict(self.workloads.counts().items()),
             "homeport_queue_oldest_seconds": {(): self.admission.oldest_s()},
