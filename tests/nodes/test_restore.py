@@ -23,6 +23,17 @@ def _segments(site: Site) -> int:
     return int(site.run(asked))
 
 
+def _copy(site: Site, name: str) -> None:
+    """From the claim and back to it."""
+    begin, *copies = blocks("Copies of backups elsewhere")
+    assert name in site.run(begin)
+    for command in copies:
+        line, count = re.subn(r"(?m)^FILE=.*$", f"FILE={name}", command)
+        assert count == 1
+        site.run(line)
+    site.run("kubectl -n homeport delete job backups --wait")
+
+
 def test_a_dropped_database_comes_back_and_what_runs_ends_with_its_log(site: Site) -> None:
     done = site.ada.submit(name="ended", command=python(SAYS), replicas={"worker": SMALL})
     site.ada.wait(done, "succeeded", timeout_s=START_S)
@@ -39,6 +50,7 @@ def test_a_dropped_database_comes_back_and_what_runs_ends_with_its_log(site: Sit
     assert (
         "Done testing" in subprocess.run(listed, capture_output=True, text=True, check=True).stdout
     )
+    _copy(site, file.rpartition("/")[2])
     brought = _segments(site)
     wait_for("more of a log is brought", lambda: _segments(site) > brought, timeout_s=90)
     restore, count = re.subn(r"(?m)^FILE=.*$", f"FILE={file}", restore)
