@@ -99,7 +99,7 @@ class LogConsumer(UserSocket):
             log.warning("logs of job %s: %s", job.id, error)
             await self.close(TRY_LATER)
         except OSError:
-            pass  # the browser is gone
+            await self.close(TRY_LATER)  # the browser is gone, or the archive cannot be read
         except Exception:
             # The fence of one connection: the browser comes again with its cursor.
             if not self.is_closed:

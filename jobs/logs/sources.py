@@ -138,7 +138,9 @@ class ReplicaSource:
             elif batch.last > after and (rest := batch.behind(after)) is not None:
                 await self._show(rest)
         while self._held:
-            await self._show(self._held.popleft())
+            batch = self._held.popleft()
+            self._held_bytes -= batch.size
+            await self._show(batch)
         self._held = None
 
     async def _show_history(

@@ -66,7 +66,8 @@ class Viewer:
 
     async def room(self) -> None:
         """Waits until more may be put; for those who can wait."""
-        await self._room.wait()
+        while not self._room.is_set():  # others wait too, and the first of them may have taken it
+            await self._room.wait()
 
     def put_batch(self, replica: str, batch: Batch, place: Place) -> None:
         """Sends lines at once if nothing waits, which spares a task's turn for each viewer of each batch.
@@ -76,12 +77,15 @@ class Viewer:
         if self._is_idle and not self._items and not self._skipped:
             self._send_at_once(replica, batch, place)
             return
+        was_full = self._queued_bytes > ROOM_BYTES
         self._items.append(_Item(replica, batch, place))
         self._queued_bytes += batch.size
         if self._queued_bytes > QUEUE_BYTES:
             self._drop_oldest()
         if self._queued_bytes > ROOM_BYTES:
             self._room.clear()
+        elif was_full:
+            self._tell_of_room()
         self._wake.set()
 
     def put(self, **fields: object) -> None:
@@ -190,10 +194,13 @@ class Viewer:
         self._queued_bytes -= item.batch.size
         metrics.LOG_LINES.inc(item.batch.count)
         if was_full and self._queued_bytes <= ROOM_BYTES:
-            self._room.set()
-            for listener in tuple(self.on_room):
-                listener()
+            self._tell_of_room()
         return self._frame(item.replica, item.batch, item.place)
+
+    def _tell_of_room(self) -> None:
+        self._room.set()
+        for listener in tuple(self.on_room):
+            listener()
 
     def _frame(self, replica: str, batch: Batch, place: Place) -> str:
         self._places[replica] = place

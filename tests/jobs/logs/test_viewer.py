@@ -148,6 +148,36 @@ async def test_those_who_can_wait_are_told_when_there_is_room() -> None:
     assert wire.skipped == 0
 
 
+async def test_of_many_who_wait_each_puts_when_there_is_room_and_no_line_is_lost() -> None:
+    wire = Wire()
+
+    async def send_slowly(text: str) -> None:
+        await asyncio.sleep(0.001)
+        await wire.send(text)
+
+    viewer = Viewer(send_slowly, {})
+
+    async def put(replica: str) -> None:
+        for number in range(4):
+            await viewer.room()
+            viewer.put_batch(replica, batch(900), place(number))
+
+    running = asyncio.create_task(viewer.run())
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(put(f"worker-{index}") for index in range(5)))
+        viewer.close()
+        await running
+    assert (wire.line_count, wire.skipped) == (20 * 900, 0)
+
+
+async def test_there_is_room_again_once_lines_were_dropped() -> None:
+    viewer = Viewer(Wire().send, {})
+    for count in (1300, 500, 500):
+        viewer.put_batch("worker-0", batch(count), place(1))
+    assert viewer.is_slow
+    await asyncio.wait_for(viewer.room(), 1)
+
+
 async def test_a_viewer_that_lost_lines_does_not_slow_others_until_it_caught_up() -> None:
     wire = Wire()
     wire.open.clear()
