@@ -17,10 +17,13 @@ from jobs.pod.protocol.notices import notice
 from portal.cluster.errors import ClusterError, CredentialsError
 from portal.web.streaming import threaded
 
-# The kubelet keeps some tens of MiB of a running container; a longer log is better in the archive.
-LIVE_MAX_BYTES = 40 * 1024**2
+# A kubelet begins a new file at 10 MiB (containerLogMaxSize), where each line has some 40 bytes more, and
+# reads that one alone. What a longer log begins with is in the archive.
+LIVE_MAX_BYTES = 1024**2
+_OVERLAP_BYTES = 4096  # by so much the pod's lines are joined to the archive's
 _STAMP = re.compile(rb"^[^ \n]* ?", re.MULTILINE)
 _NO_TIMES = notice("lines of the archive have no times").encode()
+_MAY_REPEAT = notice("what follows is from the pod, and may repeat lines from above").encode()
 _ALL_OF_IT = notice("lines of the archive have no times, so all of it follows").encode()
 
 
@@ -50,6 +53,7 @@ class Part:
     Attributes:
         pod: read it there first; empty: the archive has it.
         found: what is archived, if anything.
+        is_long: the pod may have lost its beginning, so it is read behind the archive.
     """
 
     role: str
@@ -57,6 +61,7 @@ class Part:
     attempt: int
     pod: str
     found: logs.Found | None
+    is_long: bool = False
 
     @property
     def name(self) -> str:
@@ -105,7 +110,7 @@ def _part(
     log = found.log
     is_whole = log.attempt == row.attempt and log.is_complete and log.gap_at_end is None
     is_long = asked.tail_lines is None and log.end_byte > LIVE_MAX_BYTES
-    return Part(role, index, attempt, "" if is_whole or is_long else row.pod, found)
+    return Part(role, index, attempt, "" if is_whole else row.pod, found, is_long)
 
 
 async def job_text(job: Workload, asked: LogRequest) -> AsyncIterator[bytes]:
@@ -119,8 +124,12 @@ async def job_text(job: Workload, asked: LogRequest) -> AsyncIterator[bytes]:
 
 
 async def _text(namespace: str, part: Part, asked: LogRequest) -> AsyncIterator[bytes]:
-    """Live if it can be had, else archived."""
+    """Live if it can be had, else archived; both where the pod may not have all."""
     since = asked.since
+    if part.pod and part.found is not None and part.is_long and not asked.has_times:
+        async for chunk in _joined(namespace, part.pod, part.found):
+            yield chunk
+        return
     if part.pod:
         came = False
         try:
@@ -128,9 +137,10 @@ async def _text(namespace: str, part: Part, asked: LogRequest) -> AsyncIterator[
                 came = True
                 yield chunk if asked.has_times else _STAMP.sub(b"", chunk)
             came = came or since is not None
-        except (ClusterError, CredentialsError):
+        except (ClusterError, CredentialsError) as error:
             # Not started yet, gone meanwhile, or no cluster: what is archived is all there is.
-            pass
+            if came:
+                yield _broken(error)
         if came:
             return
     if part.found is not None:
@@ -138,6 +148,35 @@ async def _text(namespace: str, part: Part, asked: LogRequest) -> AsyncIterator[
             yield _ALL_OF_IT if since else _NO_TIMES
         async for chunk in threaded(_whole_lines(part.found.text(asked.tail_lines))):
             yield chunk
+
+
+async def _joined(namespace: str, pod: str, found: logs.Found) -> AsyncIterator[bytes]:
+    """What is archived, and what only the pod has so far."""
+    end = b""
+    async for chunk in threaded(_whole_lines(found.text(None))):
+        end = (end + chunk)[-_OVERLAP_BYTES:]
+        yield chunk
+    is_joined, kept = not end, b""
+    try:
+        async for chunk in _live(namespace, pod, None, None):
+            text = kept + _STAMP.sub(b"", chunk)
+            if not is_joined:
+                _, overlap, rest = text.partition(end)
+                is_joined = bool(overlap)
+                text, kept = rest, b"" if is_joined else text[-len(end) :]
+            if text:
+                yield text
+        if is_joined:
+            return
+        yield _MAY_REPEAT  # its file is a newer one, its lines were paced, or it is another pod's
+        async for chunk in _live(namespace, pod, None, None):
+            yield _STAMP.sub(b"", chunk)
+    except (ClusterError, CredentialsError) as error:
+        yield _broken(error)
+
+
+def _broken(error: Exception) -> bytes:
+    return notice(f"the rest cannot be read now: {error}").encode()
 
 
 def _whole_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -161,6 +161,42 @@ async def test_as_text_the_latest_is_read_from_its_pod(
     assert b"".join([chunk async for chunk in found]).decode() == shown
 
 
+@pytest.mark.parametrize(
+    ("pod", "shown"),
+    [
+        ((b"1", b"2", b"3", b"4"), "1\n2\n3\n4\n"),
+        ((b"2", b"3", b"4", b"5"), "1\n2\n3\n4\n5\n"),
+        ((b"2", b"3"), "1\n2\n3\n"),
+        (
+            (b"5", b"6"),
+            "1\n2\n3\n[homeport] what follows is from the pod, and may repeat lines from above\n5\n6\n",
+        ),
+    ],
+)
+async def test_of_a_long_log_a_kubelet_may_have_the_end_alone(
+    world: World,
+    job: Workload,
+    monkeypatch: pytest.MonkeyPatch,
+    pod: tuple[bytes, ...],
+    shown: str,
+) -> None:
+    monkeypatch.setattr(text, "LIVE_MAX_BYTES", 5)
+    monkeypatch.setattr(text, "_OVERLAP_BYTES", 4)
+    await archive_of(job, b"1\n2\n3\n", attempt=2, is_complete=False)
+    world.cluster.pods["pod-2"] = log = FakeLog()
+    log.lines(*pod, at=100)
+    log.piece_bytes = 40  # lines are found across pieces, too
+    found = text.job_text(job, text.LogRequest(("worker", 0)))
+    assert b"".join([chunk async for chunk in found]).decode() == shown
+
+
+async def test_a_text_that_breaks_off_says_so(world: World, job: Workload) -> None:
+    world.cluster.pods["pod-2"].cuts = [(40, "error")]
+    found = text.job_text(job, text.LogRequest(("worker", 0)))
+    shown = b"".join([chunk async for chunk in found]).decode()
+    assert shown.startswith("new\n[homeport] the rest cannot be read now: ")
+
+
 async def test_since_a_time_pods_are_asked_and_the_archive_is_told_whole(
     world: World, job: Workload
 ) -> None:
