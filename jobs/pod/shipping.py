@@ -105,6 +105,9 @@ class Shipper(threading.Thread):
         self._budget = budget
         self._pending: Deque[Segment] = deque()
         self._drops: Deque[int] = deque()
+        self._is_closed = (
+            False  # to drops: the log of a container before is complete, until a segment comes
+        )
         self._sent: Set[int] = set()
         self._current: Optional[int] = None
         self._finishing = False
@@ -141,11 +144,11 @@ class Shipper(threading.Thread):
     def run(self) -> None:
         while True:
             with self._changed:
-                while not self._drops and not self._is_ready():
+                while not self._may_drop() and not self._is_ready():
                     if self._finishing and not self._pending:
                         return
                     self._changed.wait(1.0)
-                number = self._drops.popleft() if self._drops else None
+                number = self._drops.popleft() if self._may_drop() else None
                 segment = self._pending.popleft() if number is None else None
                 self._current = segment.number if segment else None
             try:
@@ -154,6 +157,11 @@ class Shipper(threading.Thread):
                 if not error.status:
                     self.failure = str(error)
                     return
+                if error.is_final and number is not None:
+                    with self._changed:
+                        self._drops.appendleft(number)
+                        self._is_closed = True
+                    continue
                 if error.is_final:
                     self.is_refused = True
                     return
@@ -162,6 +170,9 @@ class Shipper(threading.Thread):
             except OSError as error:
                 if segment is not None and not _was_removed(segment.path):
                     self.failure = f"{segment.path} cannot be read: {error.strerror}"
+
+    def _may_drop(self) -> bool:
+        return bool(self._drops) and not self._is_closed
 
     def _is_ready(self) -> bool:
         if not self._pending:
@@ -175,7 +186,7 @@ class Shipper(threading.Thread):
         if segment is not None:
             ship_segment(self._portal, self._replica_path, segment, self._pod_uid)
             with self._changed:
-                self._current = None
+                self._current, self._is_closed = None, False
                 if segment.in_ring:
                     self._sent.add(segment.number)
         else:

@@ -78,6 +78,9 @@ class FakeDoor(LocalServer):
         self.usage_status: int | None = None  # that is answered to what tells of use
         self.calls: list[str] = []
         self.fail_next = 0  # so many calls are cut off without an answer
+        self.is_complete = (
+            False  # an earlier container has ended the log, and no segment began it again
+        )
         self.status: int | None = None  # every call is answered with this
         self.put_status: int | None = None
         door = self
@@ -124,8 +127,9 @@ class FakeDoor(LocalServer):
                     door.fail_next -= 1
                     self.close_connection = True
                     return True
-                if door.status:
-                    self._answer(door.status, {"errors": [{"text": "because of a test"}]})
+                status = door.refusal(self.path)
+                if status:
+                    self._answer(status, {"errors": [{"text": "because of a test"}]})
                     return True
                 return False
 
@@ -137,6 +141,10 @@ class FakeDoor(LocalServer):
                 self.wfile.write(data)
 
         super().__init__(Handler)
+
+    def refusal(self, path: str) -> int | None:
+        """The status of an answer that refuses."""
+        return 410 if self.is_complete and path.endswith("/drop/") else self.status
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         parts = path.strip("/").split("/")[4:]  # behind internal/v1/jobs/<id>/
@@ -165,6 +173,7 @@ class FakeDoor(LocalServer):
             return {}
         where = parts[4:]
         if where == ["segments"]:
+            self.is_complete = False
             if self.segments.get(body["number"]) == body:
                 return {"have": True}
             return self._link(f"/s/{'-'.join(parts[1:4])}/{body['number']}")

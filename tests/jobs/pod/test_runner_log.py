@@ -93,6 +93,22 @@ def test_a_shipped_segment_that_is_dropped_later_is_dropped_at_the_portal_too(
     assert volume.skipped_bytes == 40
 
 
+def test_a_drop_waits_where_an_earlier_container_has_ended_the_log(
+    volume: LogVolume, door: FakeDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipping, "RING_AGE_S", 0)
+    shipper, door.is_complete = volume._shipper, True
+    shipper.assume_sent(77)
+    shipper.drop(77)
+    shipper.start()
+    wait_until(lambda: any(call.endswith("/77/drop/") for call in door.calls))
+    volume.write(b"%010d" % 1)
+    wait_until(lambda: door.dropped == [77])
+    volume.close()
+    assert shipper.finish()
+    assert sorted(door.segments) == [1]
+
+
 def test_a_full_log_volume_is_told_once_and_the_output_goes_on(pod: Pod, door: FakeDoor) -> None:
     # A limit on the size of files is the nearest thing to a full volume that needs no mount.
     code = (
