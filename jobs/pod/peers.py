@@ -5,7 +5,7 @@ import contextlib
 import socket
 import threading
 import time
-from typing import Callable, Dict, List, Sequence
+from typing import Callable, Dict, List, Sequence, Set
 
 from jobs.pod.errors import PortalError
 from jobs.pod.protocol.placeholders import Hosts
@@ -54,23 +54,30 @@ class Addresses:
         self._hosts = hosts
         self._ask = ask
         self._seen: Dict[str, str] = {}
+        self._found: Set[str] = set()  # by `probe`
         self.names = [f"{role}-{n}" for role, known in hosts.items() for n in range(len(known))]
 
     def probe(self, who: str) -> None:
         """
         Raises:
-            OSError: no address has been seen yet.
+            OSError: no address has been seen yet, or one that was found is gone again.
         """
-        if who in self._seen:
+        if self._has(who):
             return
         with contextlib.suppress(PortalError):
             told = self._ask()
             self._seen = {
                 f"{role}-{n}": ip for role in told for n, ip in enumerate(told[role]) if ip
             }
-        if who not in self._seen:
+        if not self._has(who):
             time.sleep(ASK_S)
             raise OSError
+
+    def _has(self, who: str) -> bool:
+        if who in self._seen and all(name in self._seen for name in self._found):
+            self._found.add(who)
+            return True
+        return False
 
     def hosts(self) -> Dict[str, List[str]]:
         """The same hosts by these addresses, once all are known."""

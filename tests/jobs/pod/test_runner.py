@@ -298,6 +298,16 @@ def test_only_who_has_no_address_in_time_is_missing(monkeypatch: pytest.MonkeyPa
     assert left == ["worker-1"]
 
 
+def test_who_gets_another_address_meanwhile_is_waited_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = iter([["10.0.0.1", ""], ["", "10.0.0.2"], ["10.0.0.9", "10.0.0.2"]])
+    monkeypatch.setattr(peers, "ASK_S", 0)
+    seen = peers.Addresses({"worker": ["a:1", "b:1"]}, lambda: {"worker": next(told)})
+    assert peers.wait_for_peers(seen.names, 8, str, lambda: False, seen.probe) == []
+    assert seen.hosts() == {"worker": ["10.0.0.9:1", "10.0.0.2:1"]}
+
+
 def test_sigterm_while_waiting_for_peers_ends_at_once(pod: Pod, door: FakeDoor) -> None:
     pod.config["hosts"]["ps"] = ["no-such-name.invalid:2222"]
     process = pod.start()
