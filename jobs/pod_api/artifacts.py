@@ -135,6 +135,8 @@ def artifacts_done(request: HttpRequest, job: Workload) -> dict[str, Any]:
             raise Refused(f"{file.path[:80]!r} is not in the object store", "not_uploaded", 409)
     replaced = []
     with transaction.atomic():
+        # One at a time, as above: replicas share the folder, and may bring versions of one file.
+        Workload.objects.select_for_update().only("pk").get(pk=job.pk)
         known = {row.path: row for row in job.artifacts.filter(path__in=[f.path for f in files])}
         for file in files:
             row = known.get(file.path)
@@ -147,8 +149,11 @@ def artifacts_done(request: HttpRequest, job: Workload) -> dict[str, Any]:
             row.mtime_ns, row.uploaded_at = file.mtime_ns, timezone.now()
             row.save()
         changes.tell(job)
-    for key in replaced:
-        store.delete(key)
+    if replaced:
+        # Another replica may have brought one of them again meanwhile.
+        rows = job.artifacts.filter(storage_key__in=replaced)
+        for key in set(replaced).difference(rows.values_list("storage_key", flat=True)):
+            store.delete(key)
     return {}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from jobs import changes
 from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import find_log
 from jobs.models import Artifact, Bundle, LogSegment, Replica, ReplicaArchive, Workload
@@ -278,6 +279,23 @@ def test_a_newer_version_replaces_the_older_only_when_it_is_there(
     assert not store.exists(old)
     with open_artifact(row) as opened:
         assert opened.read() == b"newer"
+
+
+def test_a_version_that_another_replica_brings_again_meanwhile_stays(
+    door: Door, store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(door, store, file())
+    old = Artifact.objects.get().storage_key
+    newer = file(data=b"newer", mtime=8)
+    _, answer = door.post("artifacts/", {"files": [newer]})
+    keep(store, answer["links"]["artifacts/model.h5"], b"newer")
+
+    def another_replica(_job: Workload) -> None:
+        Artifact.objects.update(storage_key=old)
+
+    monkeypatch.setattr(changes, "tell", another_replica)
+    assert door.post("artifacts/done/", {"files": [newer]}) == (200, {})
+    assert store.exists(old)
 
 
 def test_more_than_is_kept_is_refused_with_sentences(door: Door, settings: Any) -> None:
