@@ -102,7 +102,9 @@ def test_a_portal_serves_from_it(image: Image) -> None:
     start = "python manage.py migrate --verbosity 0 && exec python manage.py serve --no-reconciler"
     command = image.command("sh", "-c", start, env=env)
     with tempfile.TemporaryFile("w+") as log:
-        served = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        served = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
         url = f"http://127.0.0.1:{port}"
 
         def is_ready() -> bool:
@@ -121,5 +123,6 @@ def test_a_portal_serves_from_it(image: Image) -> None:
             for address in found:
                 assert requests.get(url + address, timeout=10).ok, address
         finally:
-            served.send_signal(signal.SIGKILL)
+            # Of its own it would stay: who changes the user is no longer killed with its parent.
+            os.killpg(served.pid, signal.SIGKILL)
             served.wait()
