@@ -23,6 +23,7 @@ LIVE_MAX_BYTES = 1024**2
 _OVERLAP_BYTES = 4096  # by so much the pod's lines are joined to the archive's
 _STAMP = re.compile(rb"^[^ \n]* ?", re.MULTILINE)
 _NO_TIMES = notice("lines of the archive have no times").encode()
+_ONLY_RECENT = notice("with times there are only the lines that the node still has").encode()
 _MAY_REPEAT = notice("what follows is from the pod, and may repeat lines from above").encode()
 _ALL_OF_IT = notice("lines of the archive have no times, so all of it follows").encode()
 
@@ -108,8 +109,9 @@ def _part(
         # Nothing is kept yet, or nothing could be (a full volume): the pod may still have it.
         return Part(role, index, attempt, row.pod, found)
     log = found.log
-    is_whole = log.attempt == row.attempt and log.is_complete and log.gap_at_end is None
-    is_long = asked.tail_lines is None and log.end_byte > LIVE_MAX_BYTES
+    is_same = log.attempt == row.attempt
+    is_whole = is_same and log.is_complete and log.gap_at_end is None
+    is_long = is_same and asked.tail_lines is None and log.end_byte > LIVE_MAX_BYTES
     return Part(role, index, attempt, "" if is_whole else row.pod, found, is_long)
 
 
@@ -134,6 +136,8 @@ async def _text(namespace: str, part: Part, asked: LogRequest) -> AsyncIterator[
         came = False
         try:
             async for chunk in _live(namespace, part.pod, asked.tail_lines, since):
+                if part.is_long and not came:
+                    yield _ONLY_RECENT
                 came = True
                 yield chunk if asked.has_times else _STAMP.sub(b"", chunk)
             came = came or since is not None

@@ -154,8 +154,9 @@ async def test_who_watches_one_attempt_is_not_led_into_the_next(world: World) ->
     ],
 )
 async def test_as_text_the_latest_is_read_from_its_pod(
-    world: World, job: Workload, attempt: str, shown: str
+    world: World, job: Workload, monkeypatch: pytest.MonkeyPatch, attempt: str, shown: str
 ) -> None:
+    monkeypatch.setattr(text, "LIVE_MAX_BYTES", 5)  # of an earlier attempt more is archived
     which = which_of(job, attempt)
     found = text.job_text(job, text.LogRequest(("worker", 0), which=which))
     assert b"".join([chunk async for chunk in found]).decode() == shown
@@ -188,6 +189,9 @@ async def test_of_a_long_log_a_kubelet_may_have_the_end_alone(
     log.piece_bytes = 40  # lines are found across pieces, too
     found = text.job_text(job, text.LogRequest(("worker", 0)))
     assert b"".join([chunk async for chunk in found]).decode() == shown
+    found = text.job_text(job, text.LogRequest(("worker", 0), has_times=True))
+    first = (b"".join([chunk async for chunk in found])).splitlines()[0]
+    assert first == b"[homeport] with times there are only the lines that the node still has"
 
 
 async def test_a_text_that_breaks_off_says_so(world: World, job: Workload) -> None:
