@@ -105,9 +105,8 @@ class Shipper(threading.Thread):
         self._budget = budget
         self._pending: Deque[Segment] = deque()
         self._drops: Deque[int] = deque()
-        self._is_closed = (
-            False  # to drops: the log of a container before is complete, until a segment comes
-        )
+        # To drops: the log of a container before is complete, until a segment comes.
+        self._is_closed = False
         self._sent: Set[int] = set()
         self._current: Optional[int] = None
         self._finishing = False

@@ -19,7 +19,7 @@ from portal.cluster.errors import ClusterError, NotFound
 from portal.cluster.resources import GPU
 from portal.environment import is_in_pod
 from portal.environment.table import SETTINGS
-from portal.pools import CLOSING_EFFECTS, GPU_TOLERATION
+from portal.pools import closing, get_pool
 
 _REVIEW = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _OWN_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -196,12 +196,9 @@ def takes_pods(node: Object) -> bool:
     """Whether people's pods may come to it; those with a GPU tolerate the taint of nodes that have one."""
     spec, conditions = node.get("spec") or {}, (node.get("status") or {}).get("conditions") or []
     is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-    is_tainted = any(
-        taint["effect"] in CLOSING_EFFECTS
-        and not GPU_TOLERATION.covers(taint["key"], taint.get("value", ""), taint["effect"])
-        for taint in spec.get("taints") or []
-    )
-    return is_ready and not spec.get("unschedulable") and not is_tainted
+    taints = [(t["key"], t.get("value", ""), t["effect"]) for t in spec.get("taints") or []]
+    closed_by, _ = closing(taints, get_pool("default", ()))
+    return is_ready and not spec.get("unschedulable") and not closed_by
 
 
 def _is_old(volume: Object) -> bool:

@@ -33,6 +33,7 @@ CASES: list[tuple[str, dict[str, str], str, dict[str, str] | None]] = [
         {"instance": "a"},
     ),
     ("HomeportReconcilerSilent", {"active": "1x10", "tick_count": "5+9x10"}, "7m", None),
+    ("HomeportReconcilerSilent", {"active": "0x10", "tick_count": "5x10"}, "7m", None),
     ("HomeportReconcilerSilent", {"active": "0x5 1x5", "tick_count": "5x5 8+9x5"}, "6m", None),
     ("HomeportNoReconciler", {"active": "1 0x5"}, "3m", {}),
     ("HomeportNoReconciler", {}, "3m", {}),

@@ -13,9 +13,8 @@ from portal.backup.dumped import PG_DUMP
 from portal.backup.taking import take
 
 _NAMES = "homeport-*.backup"  # in a folder
-_UNFINISHED_S = (
-    6 * 3600
-)  # none is written for longer, as the component's activeDeadlineSeconds says
+# None is written for longer, as the component's activeDeadlineSeconds says.
+_UNFINISHED_S = 6 * 3600
 
 
 class Command(BaseCommand):

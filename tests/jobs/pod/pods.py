@@ -78,9 +78,8 @@ class FakeDoor(LocalServer):
         self.usage_status: int | None = None  # that is answered to what tells of use
         self.calls: list[str] = []
         self.fail_next = 0  # so many calls are cut off without an answer
-        self.is_complete = (
-            False  # an earlier container has ended the log, and no segment began it again
-        )
+        # An earlier container has ended the log, and no segment began it again.
+        self.is_complete = False
         self.status: int | None = None  # every call is answered with this
         self.put_status: int | None = None
         door = self
