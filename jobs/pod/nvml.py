@@ -39,26 +39,28 @@ class Gpus:
     """The GPUs that this process sees.
 
     Attributes:
-        note: why nothing is measured: `no_driver` (no library in the container), `mig` (a slice of a GPU, of
-            which the driver reports no use), `nvml_N` (N is the library's own error); empty: it is.
+        note: why nothing was measured at the last reading: `no_driver` (no library in the container), `mig` (a slice
+            of a GPU, of which the driver reports no use), `nvml_N` (N is the library's own error); empty: it was.
         totals: MiB of memory by its figure's name, once they were read.
     """
 
     def __init__(self, library: str = LIBRARY) -> None:
-        self.note = ""
         self.totals: Dict[str, float] = {}
         try:
             self._library: Any = ctypes.CDLL(library)
             code = self._library.nvmlInit_v2()
         except (OSError, AttributeError):
-            self.note = "no_driver"
+            self._refused = "no_driver"
         else:
-            self.note = f"nvml_{code}" if code else ""
+            self._refused = f"nvml_{code}" if code else ""
+        self.note = self._refused
 
     def read(self) -> Dict[str, float]:
         """Figures by name, such as `gpu0.percent`; what a device does not support is left out."""
         found: Dict[str, float] = {}
         count = ctypes.c_uint()
+        # An error of one reading is not the next one's: a driver that is reset or busy answers again.
+        self.note = self._refused
         code = 0 if self.note else self._ask("DeviceGetCount_v2", ctypes.byref(count))
         if code or not count.value:
             self.note = self.note or (f"nvml_{code}" if code else "no_gpu")

@@ -115,7 +115,8 @@ def _exchange(
             send(connection)
         response = connection.getresponse()
         body = response.read(4 * 1024 * 1024)
-    except (OSError, http.client.HTTPException) as error:
+    # Before Python 3.7 the certificate of another name is a ValueError.
+    except (OSError, ValueError, http.client.HTTPException) as error:
         # Never the whole URL: a link carries its signature.
         where = f"{parts.scheme}://{parts.netloc}"
         raise PortalError(f"{where} does not answer: {error or type(error).__name__}") from error

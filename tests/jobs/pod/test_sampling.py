@@ -181,6 +181,9 @@ def test_what_is_not_measured_has_a_reason_and_no_figure(
         monkeypatch.setenv(says, "1")
     gpus = Gpus(library if says else "libnvidia-ml.so.no-such")
     assert (gpus.read(), gpus.note) == ({}, note)
+    if says in ("NVML_MIG", "NVML_LOST"):  # a device that answers again is measured again
+        monkeypatch.delenv(says)
+        assert (gpus.read()["gpu0.percent"], gpus.note) == (40, "")
 
 
 def test_a_library_that_is_none_is_no_driver(tmp_path: Path) -> None:
