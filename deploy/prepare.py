@@ -7,6 +7,8 @@ makes the demo accounts on an empty database and prints them.
 import argparse
 import hashlib
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from django.db import DatabaseError, connection
 
 from portal import insecure
 from portal.database import schema
+from portal.version import VERSION
 from portal.web import cli_download
 
 COMMAND_LINE = Path(__file__).parents[1] / "jobs" / "client"
@@ -59,18 +62,28 @@ def offer_command_line() -> Path:
     folder = Path(settings.STATIC_ROOT) / cli_download.FOLDER
     for old in folder.glob("*.whl"):
         old.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    return build_command_line(folder, VERSION)
+
+
+def build_command_line(folder: Path, version: str) -> Path:
+    """Writes the package of the command line, with this version, into a folder; its file."""
     # uv has the build backend inside, so that no index is asked.
     command = [sys.executable, "-m", "uv", "build", "--wheel", "--python", sys.executable]
     quietly = ["--offline", "--no-cache", "--no-config", "--no-create-gitignore", "--quiet"]
-    folder.mkdir(parents=True, exist_ok=True)
     # Homeport needs no other folder that it may write to than its own.
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        source = Path(temporary) / "client"
+        shutil.copytree(COMMAND_LINE, source, ignore=shutil.ignore_patterns("__pycache__"))
+        project = source / "pyproject.toml"
+        stated = f'version = "{version}"'
+        project.write_text(re.sub(r"(?m)^version = .*$", stated, project.read_text(), count=1))
         subprocess.run(
-            [*command, *quietly, "--out-dir", folder, COMMAND_LINE],
+            [*command, *quietly, "--out-dir", folder, source],
             check=True,
             env={**os.environ, "TMPDIR": temporary},
         )
-    return next(folder.glob("*.whl"))
+    return folder / f"homeport_client-{version}-py3-none-any.whl"
 
 
 def bring_database() -> str:

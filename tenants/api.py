@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from portal.web.cli_download import install_address
 from portal.web.rest import read
 from tenants.authentication import caller
 from tenants.models import Tenant, TenantObject, User
@@ -98,10 +99,19 @@ class MeSerializer(serializers.ModelSerializer[User]):
     team = serializers.CharField(source="team.name", allow_null=True, default=None)
     tenant = TenantSerializer(allow_null=True, default=None)
     leads = serializers.ListField(child=serializers.CharField(), source="teams_led", read_only=True)
+    command_line = serializers.SerializerMethodField(
+        help_text="address of the command line of this version; empty where the portal offers none"
+    )
 
     class Meta:
         model = User
-        fields = ("id", "username", "first_name", "last_name", "role", "team", "leads", "tenant")
+        fields = (
+            *("id", "username", "first_name", "last_name", "role", "team", "leads", "tenant"),
+            "command_line",
+        )
+
+    def get_command_line(self, _user: User) -> str:
+        return install_address(self.context["request"])
 
 
 class MeView(APIView):
@@ -110,4 +120,4 @@ class MeView(APIView):
     @extend_schema(responses=MeSerializer)
     def get(self, request: Request) -> Response:
         user = User.objects.select_related("team").get(username=request.user.get_username())
-        return Response(MeSerializer(user).data)
+        return Response(MeSerializer(user, context={"request": request}).data)

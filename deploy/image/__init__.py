@@ -8,7 +8,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 _POD_PROGRAMS = FOLDER.parents[1] / "jobs" / "pod"
-REFERENCE = "ghcr.io/homeport/homeport:0.1.0"
+# As the catalog has it now, and as it had it in pods that older versions started.
+REFERENCES = ("ghcr.io/homeport/homeport:0.2.0", "ghcr.io/homeport/homeport:0.1.0")
 # The first by name, for the last definition of a reference holds: an operator's own.
 FILE = "00-homeport.toml"
 
@@ -22,8 +23,11 @@ def offer_image(node_home: Path) -> None:
     )
     (folder / FILE).write_text(
         "# Written at each start of Homeport, with the places of its files.\n"
-        f'[[image]]\nreference = "{REFERENCE}"\nrequirements = {requirements}\n'
-        f'mounts = [{{ source = {programs}, path = "/opt/homeport/jobs/pod" }}]\n'
+        + "".join(
+            f'[[image]]\nreference = "{reference}"\nrequirements = {requirements}\n'
+            f'mounts = [{{ source = {programs}, path = "/opt/homeport/jobs/pod" }}]\n'
+            for reference in REFERENCES
+        )
     )
 
 

@@ -212,7 +212,7 @@ def test_policies_are_the_table_of_the_page(documents: list[Object]) -> None:
 
 def test_one_line_names_the_image_of_homeport(documents: list[Object]) -> None:
     image = values(documents, "ConfigMap", "homeport")["PORTAL_IMAGE"]
-    assert image == "registry.example/homeport:0.1.0"
+    assert image == "registry.example/homeport:0.2.0"
     used = {pods(documents)[owner]["containers"][0]["image"] for owner in pods(documents)}
     folders = values(documents, "ConfigMap", "folders")["helperPod.yaml"]
     assert f"image: {pods(documents)['Deployment/folders']['containers'][0]['image']}\n" in folders
@@ -259,7 +259,7 @@ def test_what_changes_has_another_name_and_a_job_changes_with_its_image_alone(
         assert {key for key in after if after[key] != before[key]} == {changed}
         before = after
     path = overlay / "site.env"
-    path.write_text(path.read_text().replace("homeport:0.1.0", "homeport:0.2.0"))
+    path.write_text(path.read_text().replace("homeport:0.2.0", "homeport:0.3.0"))
     after = names(objects(overlay))
     assert {key for key in after if after[key] != before[key]} == {
         "ConfigMap/homeport",

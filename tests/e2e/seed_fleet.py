@@ -117,7 +117,7 @@ def report(at: datetime) -> dict[str, Any]:
     return {
         "written_at": at.isoformat(),
         "started_at": (at - timedelta(hours=5)).isoformat(),
-        "versions": {"homeport": "0.1.0", "python": "3.11.9", "django": "5.2.19"},
+        "versions": {"homeport": "0.2.0", "python": "3.11.9", "django": "5.2.19"},
         "watches": [
             {
                 "kind": kind,

@@ -18,6 +18,7 @@ from typing import Any
 
 from deploy.testcluster import binaries
 from deploy.testcluster.nodes.images import debian
+from portal.version import read, tag
 from tests.run import ROOT
 
 BASE, IMAGE = "localhost/python", "localhost/homeport"
@@ -76,7 +77,8 @@ def _build(buildah: Callable[..., str], checkout: Path = ROOT) -> None:
         f"--volume={_AUTHORITIES}:{_AUTHORITIES}:ro",
         f"--build-arg=SSL_CERT_FILE={_AUTHORITIES}",
     ]
-    args = (f"BASE={BASE}", "COMMIT=0123abc")
+    version = read(checkout)
+    args = (f"BASE={BASE}", "COMMIT=0123abc", f"VERSION={version}", f"TAG={tag(version)}")
     buildah(
         *("build", "--quiet", "--isolation", "chroot", *ours),
         *(f"--build-arg={arg}" for arg in args),

@@ -14,7 +14,8 @@ import pytest
 import requests
 
 from deploy.testcluster.ports import free_port
-from portal.version import VERSION
+from portal.version import VERSION, tag
+from portal.web.cli_download import WHEEL
 from tests.image import build
 from tests.run import ROOT
 from tests.tools.missing import is_missing
@@ -76,7 +77,11 @@ def test_it_holds_what_is_needed_and_no_more(image: Image) -> None:
     about = image.about
     assert about["User"] == "1000:100"
     labels = about["Labels"]
-    assert labels["org.opencontainers.image.version"] == VERSION
+    assert labels["org.opencontainers.image.version"] == tag(VERSION)
+    for module in ("portal.version", "homeport_client.version"):
+        ask = f"import {module} as it; print(getattr(it, 'VERSION', '') or it.own_version())"
+        assert image.says("python", "-c", ask) == f"{VERSION}\n"
+    assert [path.name for path in (image.root / "opt/static/cli").iterdir()] == [WHEEL]
     assert labels["org.opencontainers.image.revision"] == "0123abc"
     # Pods of the embedded cluster and of every other have the same packages.
     pins = (ROOT / "deploy" / "image" / "requirements.txt").read_text().splitlines()

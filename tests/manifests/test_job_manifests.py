@@ -37,7 +37,7 @@ from tests.manifests import HOSTILE, altered, check_restricted, shape, unsaved
 GOLDEN = Path(__file__).parent / "golden"
 PODS = PodSettings(
     portal_url="http://10.244.0.1:8000",
-    portal_image="ghcr.io/homeport/homeport:0.1.0",
+    portal_image="ghcr.io/homeport/homeport:0.2.0",
     uid=1000,
     gid=100,
     log_archive_bytes=2 * 2**30,

@@ -24,7 +24,7 @@ from tests.tools.waiting import wait_for
 
 OVERLAY = "deploy/kubernetes/overlays/small"
 INVITATION = 5  # which of the page's commands invites the first admin; what follows is for whoever is signed in
-IMAGE = "registry.example/homeport:0.1.0"
+IMAGE = "registry.example/homeport:0.2.0"
 K3S = Path(__file__).with_name("k3s_storage.yaml")
 DOCTOR_S = 90  # at most, the images being there
 NODE_HOST = "10.99.0.21"  # a second address of the first node stands for its second name

@@ -22,6 +22,7 @@ from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand
 
 from homeport_client import amounts, doctor, watching
+from homeport_client.version import own_version
 from tests.jobs.client.world import Answer, Asked, CommandLine, listed, scripted
 from tests.recorded import GIVEN
 from tests.recorded.browsers import ROOT
@@ -139,11 +140,12 @@ def homeport() -> dict[str, Any]:
                 (portal.url.partition("://")[2], "PORTAL"),
                 (socket.gethostname(), "<host>"),
                 (folder, "<folder>"),
+                (own_version(), "<version>"),
             ):
                 text = text.replace(word, name)
             text = re.sub(r"\b[0-9a-f]{64}\b", "<sha256>", text)
             text = re.sub(r"\b20[23]\d-\d\d-\d\dT[\d:.]+(Z|\+00:00)", "<time>", text)
-            return re.sub(r"homeport \d+\.\d+\.\d+", "homeport <version>", text)
+            return text
 
         def asked(row: Asked) -> list[Any]:
             said = [f"{row.method} {plain(row.path).removeprefix('/api/v1/')}"]

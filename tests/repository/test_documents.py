@@ -13,7 +13,7 @@ from rest_framework.fields import empty
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.rules.reasons import ROWS
 from portal.environment.table import SETTINGS
-from portal.version import VERSION
+from portal.version import RELEASE
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("portal", "jobs", "tenants")
@@ -156,6 +156,20 @@ def test_templates_have_no_timers_and_no_inline_code() -> None:
         assert not re.search(r"\son[a-z]+=\"", text), path
 
 
-def test_the_version_is_the_same_everywhere() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["version"] == VERSION
+def test_the_release_is_the_same_everywhere() -> None:
+    def stated(file: str) -> str:
+        return str(tomllib.loads((ROOT / file).read_text())["project"]["version"])
+
+    assert stated("pyproject.toml") == RELEASE
+    assert stated("jobs/client/pyproject.toml") == f"{RELEASE}.dev0"
+    assert f"\n## {RELEASE}" in (ROOT / "CHANGELOG.md").read_text()
+    manifests = [
+        *(ROOT / "deploy" / "kubernetes").rglob("*.yaml"),
+        ROOT / "portal" / "catalog.yaml",
+    ]
+    tags = {
+        tag
+        for path in manifests
+        for tag in re.findall(r"homeport/homeport:([\w.-]+)", path.read_text())
+    }
+    assert tags == {RELEASE}

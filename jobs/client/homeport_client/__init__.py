@@ -4,5 +4,3 @@ It is installed on laptops, without Django (`pip install ./jobs/client`), so it 
 standard library, urllib3, websockets, PyYAML, pathspec, click and rich, and runs on Python 3.9 and
 newer.
 """
-
-__version__ = "0.1.0"

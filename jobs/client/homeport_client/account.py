@@ -18,9 +18,11 @@ from .options import Command, Group, context_names, number_option, on_tab, outpu
 from .output import Column
 from .sanitize import one_line
 from .session import CliSession
+from .version import difference
 
 if TYPE_CHECKING:
     from .rest import Rest
+    from .terminal import Terminal
 
 
 @click.command(cls=Command)
@@ -79,9 +81,17 @@ def login(
     saved.current = name
     contexts.save(session.folder, saved)
     terminal.tell(f"Signed in to {rest.url} as {context.user}{_good_until(context)}.", "green")
-    if not part(rest.get("me/"), "tenant"):
+    me = rest.get("me/")
+    _tell_difference(terminal, rest, me)
+    if not part(me, "tenant"):
         terminal.tell("You have no namespace; ask for one on the home page before you submit.")
     return OK
+
+
+def _tell_difference(terminal: Terminal, rest: Rest, me: Json) -> None:
+    """Says that this is another build than the portal's, and how to install that one."""
+    if text := difference(rest.version, str(me.get("command_line", ""))):
+        terminal.tell(text, "yellow")
 
 
 def _by_password(
@@ -194,6 +204,7 @@ def whoami(session: CliSession) -> int:
         "Used": ", ".join(shown),
     }
     session.terminal.write_facts(facts, 11, {})
+    _tell_difference(session.terminal, session.rest, me)
     return OK
 
 

@@ -16,7 +16,6 @@ from click.shell_completion import (
     get_completion_class,
 )
 
-from . import __version__
 from .options import Command, Group
 
 EPILOG = """\b
@@ -81,7 +80,24 @@ cli = Commands(
     aliases={"ls": "list", "rm": "delete"},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-click.version_option(__version__, prog_name="homeport", message="%(prog)s %(version)s")(cli)
+
+
+def _show_version(context: click.Context, _option: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not context.resilient_parsing:
+        from .version import own_version
+
+        click.echo(f"homeport {own_version()}")
+        context.exit()
+
+
+click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and exit.",
+)(cli)
 
 COMPLETE_VARIABLE = "_HOMEPORT_COMPLETE"
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from .answers import Json, reason_of
 from .exits import REFUSED, ClientError
 from .sanitize import one_line
+from .version import install_step
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 _MARKS = {PASSED: "✓", FAILED: "✗", SKIPPED: "-"}
@@ -88,18 +89,21 @@ def summary(steps: Sequence[DoctorStep]) -> str:
     return f"{text}: {len(steps)} steps in {took_s:.0f} s{besides}."
 
 
-def check_versions(own: str, portals: str) -> str:
-    """Both in words.
+def check_versions(own: str, portals: str, command_line: str) -> str:
+    """Both in words, and what to do where they differ.
+
+    Args:
+        command_line: as of `install_step`.
 
     Raises:
-        ClientError: they differ in more than their last number.
+        ClientError: they are of different releases, so that one may lack what the other asks for.
     """
     text = f"command line {own}, portal {portals or 'older than those that say their version'}"
+    if own == portals:
+        return text
     if own.split(".")[:2] != portals.split(".")[:2]:
-        raise ClientError(
-            text, "The account page has the line that installs the portal's own command line."
-        )
-    return text
+        raise ClientError(text, install_step(command_line))
+    return f"{text}. {install_step(command_line)}"
 
 
 def phase_of(row: Json, events: Sequence[Json]) -> str:

@@ -16,7 +16,6 @@ from typing import Any, Callable
 
 import click
 
-from . import __version__
 from .amounts import left_s
 from .answers import FINAL, Json, part, parts, reason_of
 from .diagnosis import (
@@ -41,6 +40,7 @@ from .options import Command, number_option, output_option
 from .sanitize import one_line, sanitize
 from .session import CliSession
 from .sockets import LOST, open_socket
+from .version import own_version
 
 PREFIX = "homeport-doctor-"
 LEFTOVER_S = 5400  # older than any doctor that still runs, even with the largest --limit
@@ -191,7 +191,9 @@ class Doctor:
         return f"{me.get('username')} ({me.get('role')}) at {self._session.rest.url}"
 
     def _versions(self) -> str:
-        return check_versions(__version__, self._session.rest.version)
+        return check_versions(
+            own_version(), self._session.rest.version, str(self._session.me.get("command_line", ""))
+        )
 
     def _namespace(self) -> str:
         tenant, until_s = part(self._session.me, "tenant"), time.monotonic() + QUEUE_S
@@ -433,7 +435,7 @@ def doctor(session: CliSession, *, image: str, limit: int, in_cluster: bool) -> 
         checked.steps.append(DoctorStep("end", FAILED, "It was broken off.", "Start it again."))
         raise
     finally:
-        found = document(checked.steps, __version__, datetime.now(timezone.utc))
+        found = document(checked.steps, own_version(), datetime.now(timezone.utc))
         try:
             if in_cluster or checked.is_for_health_page:
                 _keep(session, found, in_cluster=in_cluster)

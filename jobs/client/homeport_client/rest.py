@@ -21,11 +21,11 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 
-from . import __version__
 from .address import parse_address
 from .answers import Json
 from .exits import ClientError, UnreachableError
 from .refusals import in_words, not_homeport, refused, sent_elsewhere
+from .version import own_version
 
 TRIES = 6
 FIRST_PAUSE_S = 0.5
@@ -230,7 +230,7 @@ class Rest:
     @property
     def headers(self) -> dict[str, str]:
         """What every request says about us."""
-        found = {"Accept": "application/json", "User-Agent": f"homeport/{__version__}"}
+        found = {"Accept": "application/json", "User-Agent": f"homeport/{own_version()}"}
         return {**found, "Authorization": f"Token {self.token}"} if self.token else found
 
     def _pause(self, number: int, wait_s: float | None, why: str) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from homeport_client import __version__, doctor
+from homeport_client import doctor
+from homeport_client.version import own_version
 from jobs.rules.check_results import parse_results
 from tests.jobs.client.world import Answer, Asked, CommandLine, listed, refusal
 
@@ -23,7 +24,7 @@ NEW = {"namespace": "u-ada-1", "state": "provisioning", "reason_text": "Its clai
 PULLS = [{"reason": "Pulling", "at": "1"}], [{"reason": "Pulled", "at": "2"}]
 
 
-def me(tenant: Any = ACTIVE, version: str = __version__) -> Answer:
+def me(tenant: Any = ACTIVE, version: str = own_version()) -> Answer:
     return Answer({**ME, "tenant": tenant}, headers={"Homeport-Version": version})
 
 
@@ -135,7 +136,7 @@ def test_all_works(lab: Lab) -> None:
     assert ran.code == 0, ran
     assert ran.out.replace(lab.homeport.url, "PORTAL").splitlines() == [
         "✓ passed   sign in        0.0 s  ada (researcher) at PORTAL",
-        f"✓ passed   versions       0.0 s  command line {__version__}, portal {__version__}",
+        f"✓ passed   versions       0.0 s  command line {own_version()}, portal {own_version()}",
         "✓ passed   namespace      2.0 s  u-ada-1 is active. Of a killed doctor deleted: 1.",
         "✓ passed   upload         0.0 s  1 MB arrived as it was sent.",
         "✓ passed   training       3.0 s  It started on n1., pulling images 2 s",
@@ -264,7 +265,7 @@ def test_a_log_with_a_gap_is_no_log(lab: Lab, frames: list[Any], said: str) -> N
 
 def test_who_ends_it_early_finds_nothing_left_and_a_failure_on_the_health_page(lab: Lab) -> None:
     lab.homeport.answers["GET me/"] = Answer(
-        {**ME, "role": "admin", "tenant": ACTIVE}, headers={"Homeport-Version": __version__}
+        {**ME, "role": "admin", "tenant": ACTIVE}, headers={"Homeport-Version": own_version()}
     )
     lab.homeport.answers["POST doctor/"] = {}
     lab.homeport.answers[f"GET {JOB}"] = reason("starting")

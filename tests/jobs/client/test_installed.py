@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from homeport_client import __version__
+from deploy.prepare import build_command_line
+from portal.version import VERSION
 from tests.e2e.portal import ROOT
 
 PROJECT = ROOT / "jobs" / "client"
@@ -34,32 +35,54 @@ def run(*words: object, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def uv(*words: object) -> None:
-    done = run(sys.executable, "-m", "uv", *words, "--offline", "--no-cache", "--quiet")
-    assert done.returncode == 0, done.stderr
-
-
-def build(folder: Path) -> Path:
-    uv("build", "--wheel", "--out-dir", folder, PROJECT)
-    (wheel,) = folder.glob("*.whl")
-    return wheel
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("wheel"))
+    return build_command_line(tmp_path_factory.mktemp("wheel"), VERSION)
 
 
 def test_the_wheel_is_the_package_and_nothing_else(wheel: Path, tmp_path: Path) -> None:
-    assert wheel.name == f"homeport_client-{__version__}-py3-none-any.whl"
+    assert wheel.name == f"homeport_client-{VERSION}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as opened:
         names = set(opened.namelist())
     modules = {f"homeport_client/{path.name}" for path in SOURCE.glob("*.py")}
-    info = f"homeport_client-{__version__}.dist-info"
+    info = f"homeport_client-{VERSION}.dist-info"
     assert {name for name in names if not name.endswith("/")} == modules | {
         f"{info}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt")
     }
-    assert build(tmp_path).read_bytes() == wheel.read_bytes(), "equal sources, equal bytes"
+    assert build_command_line(tmp_path, VERSION).read_bytes() == wheel.read_bytes(), (
+        "equal sources, equal bytes"
+    )
+
+
+def installed_by(way: str, python: Path, wheel: Path) -> None:
+    """By the line on the account page, but for the packages that it needs, which need an index."""
+    words = {
+        "pip": [python, "-m", "pip", "install", "-q", "--no-deps", wheel],
+        "uv": [
+            *(sys.executable, "-m", "uv", "pip", "install", "-q", "--python", python),
+            *("--offline", "--no-cache", "--no-deps", wheel),
+        ],
+    }[way]
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("way", ["pip", "uv"])
+def test_the_line_replaces_whatever_is_installed(way: str, wheel: Path, tmp_path: Path) -> None:
+    """Older and newer ones, and one of the same release that was altered by hand."""
+    venv.create(tmp_path / "own", with_pip=True)
+    python = tmp_path / "own" / "bin" / "python"
+    ask = "import homeport_client.version as own; print(own.own_version())"
+    for number, other in enumerate(("0.1.0", "9.0.0", "0.2.0.dev1+g00000000")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        installed_by(way, python, build_command_line(folder, other))
+        assert run(python, "-c", ask).stdout == f"{other}\n"
+        (package,) = (tmp_path / "own").glob("lib/python*/site-packages/homeport_client")
+        (package / "account.py").write_text("altered by hand")
+        installed_by(way, python, wheel)
+        assert run(python, "-c", ask).stdout == f"{VERSION}\n"
+        assert (package / "account.py").read_text() == (SOURCE / "account.py").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +109,7 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_runs_without_django(bare: Path, tmp_path: Path) -> None:
     program = bare / "bin" / "homeport"
     settings = {"XDG_CONFIG_HOME": str(tmp_path)}
-    assert run(program, "--version").stdout == f"homeport {__version__}\n"
+    assert run(program, "--version").stdout == f"homeport {VERSION}\n"
     assert run(program, "list", **settings).returncode == 3
     for name in ("django", "rest_framework", "portal", "jobs", "requests", "aiohttp"):
         assert run(bare / "bin" / "python", "-c", f"import {name}").returncode == 1, name
