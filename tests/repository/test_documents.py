@@ -6,14 +6,19 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 from rest_framework.fields import empty
 
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.rules.reasons import ROWS
+from jobs.rules.restarts import Cause
 from portal.environment.table import SETTINGS
+from portal.errors import Refused
 from portal.version import RELEASE
+from tenants.namespaces.actions import delete
+from tests.factories import make_tenant, make_user
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("portal", "jobs", "tenants")
@@ -66,6 +71,54 @@ def test_the_body_of_a_training_in_the_document_has_every_field_and_its_default(
     for name in body.keys() - given:
         default = {} if name in {"env", "secrets"} else fields[name].default
         assert body[name] == (None if default is empty else default), name
+
+
+def test_every_cause_of_an_attempt_is_documented_and_no_other() -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    found = re.search(r"`cause` says why an attempt began: (.*?)\n\n", text, re.DOTALL)
+    assert found
+    told = set(re.findall(r"`([a-z]+)` \(", found[1])) | {"first"}
+    assert told == {cause.value for cause in Cause}
+
+
+@pytest.mark.django_db
+def test_what_the_readme_calls_planned_is_answered_as_planned() -> None:
+    text = (ROOT / "README.md").read_text()
+    planned = re.search(r"`not_available_yet` until then: (.*?)\.", text, re.DOTALL)
+    assert planned
+    answered = {
+        path for path in (ROOT / "tenants").rglob("*.py") if "not_available_yet" in path.read_text()
+    }
+    assert [path.name for path in answered] == ["actions.py"], (
+        "the README names it, and this test tries it"
+    )
+    tenant = make_tenant("alice")
+    admin = make_user("root", role="admin")
+    for value in re.findall(r"`(\w+)`", planned[1]):
+        with pytest.raises(Refused) as refused:
+            delete(by=admin, tenant=tenant, confirm=tenant.namespace, data=value)
+        assert refused.value.errors[0].code == "not_available_yet"
+
+
+def test_words_of_pages_that_documents_quote_are_on_pages() -> None:
+    """`*New training*` in a document is what a page says; a renamed button is renamed there too."""
+    sources = [*(ROOT / "static" / "js").glob("*.js"), ROOT / "portal" / "catalog.yaml"]
+    for folder in ("templates", *SOURCES):
+        sources += [
+            path for path in (ROOT / folder).rglob("*.*") if path.suffix in {".html", ".py"}
+        ]
+    said = " ".join(" ".join(path.read_text().split()) for path in sources)
+    filled = [
+        re.compile(re.sub(r"%\\\((\w+)\\\)s", ".+", re.escape(text)))
+        for text in re.findall(r'"([^"]*%\(\w+\)s[^"]*)"', said)
+    ]
+    for name in ("README.md", "docs/queue.md", "docs/training.md", "docs/users/*.md"):
+        for document in ROOT.glob(name):
+            text = " ".join(document.read_text().split())
+            for quoted in re.findall(r"(?<![\w*])\*([A-Z][^*]{1,60}?)[.,:]?\*(?![\w*])", text):
+                assert quoted in said or any(one.fullmatch(quoted) for one in filled), (
+                    f"{document.relative_to(ROOT)} quotes “{quoted}”"
+                )
 
 
 def test_every_reason_is_documented() -> None:
