@@ -196,7 +196,7 @@ def archives(folder: Path, say: Callable[[str], None] = print) -> tuple[Path, Pa
             # Its pods that make folders need a shell, which the published one has.
             Image(LOCAL_PATH, [debian, local_path], environ),
             Image(PYTHON, [debian], environ),
-            Image(homeport.REFERENCE, [debian, helpers, ours], environ),
+            *(Image(name, [debian, helpers, ours], environ) for name in homeport.REFERENCES),
         ],
     )
     large = Image(NOTEBOOK, [debian, notebook], environ)
