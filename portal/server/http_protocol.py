@@ -1,82 +1,171 @@
-"""uvicorn's HTTP protocol with a deadline for the head of a request, which uvicorn has not.
+"""uvicorn's HTTP protocol with a deadline for what the other side does, which uvicorn has not.
 
-A connection that was opened and says nothing, or half a head, costs a descriptor for as long as it
-likes. Here it ends after `HEAD_S`; and where there are more such connections than half of what this
-process may open, the oldest ends at once, so that descriptors are left for everybody else. Bodies
-have their deadline in `bodies.py`, the pause between two requests in uvicorn itself.
+- A head has to come whole within `HEAD_S`. Bodies have their deadline in `bodies.py`, the pause between two
+  requests in uvicorn itself.
+- An answer has to be taken: who takes nothing of it for `TAKE_S` is left. So a connection cannot be held
+  open by not reading either, whatever was asked for.
+- A request to speak websocket is small (`websocket_protocol.py`).
+
+All that are waited for stand in one row (`peers.py`), so that descriptors are left for everybody else.
 
 What comes after a large body on the same connection is read in the context of that request (asyncio
 keeps the one in which reading was taken up again), which leads to a thread that others have by then.
 So each request begins with a new context: by `reset_contextvars` in `serve`, a websocket here.
 """
 
-import asyncio
-import resource
+import sys
 from contextvars import Context
+from enum import Enum
 from typing import Any
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+
+from portal.server.peers import peers, taken_bytes
+from portal.server.websocket_protocol import MAX_HEAD_BYTES, MAX_HEADERS
 
 HEAD_S = 15.0
-# Connections that the kernel keeps for us until we accept them, as far as net.core.somaxconn allows.
-# Where there are more, Linux lets them believe that they are open, and resets them some seconds later.
-QUEUE = 4096
+TAKE_S = 60.0
+_TOO_LONG = 431
 
 
-def raise_descriptor_limit() -> None:
-    """Lets this process open as many files and connections as it may ever."""
-    hard = descriptor_limit()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+class _Owed(Enum):
+    """What the other side has to do."""
 
-
-def descriptor_limit() -> int:
-    """How many files and connections this process may open at most."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-
-
-def backlog() -> int:
-    """How many connections are accepted at a time.
-
-    Where descriptors end in the middle, asyncio tells each of the others in the log.
-    """
-    return max(16, min(2048, descriptor_limit() // 16))
+    HEAD = "a head, within a time"
+    NEXT = "another request, if it likes"
+    BODY = "the rest of a body"
+    TAKING = "to take what is sent"
 
 
 class HeadDeadlineProtocol(H11Protocol):  # type: ignore[misc] # uvicorn is not followed by mypy
-    """Ends a connection whose next request does not begin with a whole head in time."""
+    """Ends a connection whose other side does not do what it has to, in time.
 
-    # Those that owe a head, the oldest first.
-    waiting: "dict[HeadDeadlineProtocol, asyncio.TimerHandle]" = {}
-    max_waiting = descriptor_limit() // 2
+    Attributes:
+        began_at: when the head that is owed was begun, on the loop's clock, or its connection; 0: none is.
+        outer: what carries this connection (TLS); None: nothing does.
+    """
 
+    began_at = 0.0
+    outer: Any = None
+    _owed: _Owed | None = None
+    _taken: tuple[int, int] = (0, 0)
+    _is_over = False  # lost, or another protocol's
+
+    # --- what asyncio and uvicorn call ---
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.waiting) >= self.max_waiting:
-            next(iter(self.waiting))._give_up()
-        self._wait()
+        if self.outer is not None:
+            self.began_at = self.outer.began_at
+        self._note()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        owes_head = self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None
-        if owes_head != (self in self.waiting):
-            self._wait() if owes_head else self._stop_waiting()
+        self._note()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._note()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._wait_until_taken()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._note()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
+        self._is_over = True
+        peers.let_go(self)
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        size = len(event.method) + len(event.target) + len(b"  HTTP/1.1\r\n\r\n")
+        size += sum(len(name) + len(value) + len(b": \r\n") for name, value in event.headers)
+        if size > MAX_HEAD_BYTES or len(event.headers) > MAX_HEADERS:
+            text = (
+                f"A request to speak websocket has at most {MAX_HEAD_BYTES:,} bytes and "
+                f"{MAX_HEADERS} headers."
+            )
+            self._refuse(_TOO_LONG, text)
+            return
+        self._is_over = True
+        peers.let_go(self)
         Context().run(super().handle_websocket_upgrade, event)
 
-    def _wait(self) -> None:
-        self.waiting[self] = self.loop.call_later(HEAD_S, self._give_up)
+    def send_400_response(self, msg: str) -> None:
+        error = sys.exc_info()[1]
+        if getattr(error, "error_status_hint", 400) == _TOO_LONG:
+            self._refuse(_TOO_LONG, "The head of the request is too long.")
+        else:
+            self._refuse(400, msg)
 
-    def _stop_waiting(self) -> None:
-        timer = self.waiting.pop(self, None)
-        if timer is not None:
-            timer.cancel()
-
-    def _give_up(self) -> None:
-        self._stop_waiting()
+    # --- what is owed ---
+    def give_up(self) -> None:
+        peers.let_go(self)
         self.transport.abort()
+
+    def _note(self) -> None:
+        """Looks again at what the other side has to do."""
+        if self._is_over:
+            return
+        if self.transport.get_write_buffer_size() or self.flow.write_paused:
+            if self._owed is not _Owed.TAKING:
+                self._wait_until_taken()
+            return
+        owed = self._find_owed()
+        if owed is self._owed and owed is not _Owed.BODY:
+            return
+        self._owed = owed
+        if owed is _Owed.HEAD:
+            now = self.loop.time()
+            self.began_at = self.began_at or now
+            peers.wait(self, max(0.0, self.began_at + HEAD_S - now))
+            return
+        self.began_at = 0.0
+        if owed is None:
+            peers.let_go(self)
+        else:
+            peers.wait(self)
+
+    def _find_owed(self) -> _Owed | None:
+        if self.transport.is_closing():
+            return None
+        if self.timeout_keep_alive_task is not None:
+            return _Owed.NEXT
+        if self.conn.their_state is h11.IDLE:
+            return _Owed.HEAD
+        if self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.SEND_RESPONSE:
+            return _Owed.BODY
+        return None
+
+    def _wait_until_taken(self) -> None:
+        self._owed, self._taken = _Owed.TAKING, self._find_taken()
+        held = self.transport.get_write_buffer_size()
+        peers.wait(self, TAKE_S, self._look_whether_taken, held_bytes=held)
+
+    def _look_whether_taken(self) -> None:
+        peers.let_go(self)
+        if self._taken == self._find_taken() and self.transport.get_write_buffer_size():
+            self.give_up()
+            return
+        self._owed = None
+        self._note()
+
+    def _find_taken(self) -> tuple[int, int]:
+        return taken_bytes(self.transport), self.transport.get_write_buffer_size()
+
+    def _refuse(self, status: int, text: str) -> None:
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            self.transport.abort()  # an answer has begun, and cannot become another one
+            return
+        headers = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
+        reason = STATUS_PHRASES[status]
+        for event in (
+            h11.Response(status_code=status, headers=headers, reason=reason),
+            h11.Data(data=text.encode()),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event))
+        self.transport.close()

@@ -1,10 +1,15 @@
 """The certificate with which the web server speaks HTTPS itself, read anew when its files change."""
 
+import asyncio
 import logging
 import ssl
+from asyncio.sslproto import SSLProtocol
 from pathlib import Path
+from typing import Any
 
 from portal.errors import ConfigurationError
+from portal.server.http_protocol import HEAD_S, HeadDeadlineProtocol
+from portal.server.peers import peers
 
 log = logging.getLogger(__name__)
 
@@ -59,3 +64,39 @@ class _Pair:
 
     def _look(self) -> tuple[int, ...]:
         return tuple(Path(file).stat().st_mtime_ns for file in self._files)
+
+
+class TlsProtocol(SSLProtocol):
+    """A connection that speaks TLS first: its handshake is what the other side owes.
+
+    As asyncio makes it for a server with `ssl`, except that it stands in the row of those that are
+    waited for (`peers.py`) from its beginning on, and not only when the handshake is done.
+    """
+
+    def __init__(self, context: ssl.SSLContext, **options: Any) -> None:
+        """
+        Args:
+            options: of the HTTP protocol inside.
+        """
+        loop = asyncio.get_running_loop()
+        inner = HeadDeadlineProtocol(**options)
+        inner.outer = self
+        super().__init__(loop, inner, context, None, server_side=True, ssl_handshake_timeout=HEAD_S)
+        self.began_at = loop.time()
+
+    def connection_made(self, transport: Any) -> None:
+        self._below = transport
+        peers.wait(self, HEAD_S)
+        super().connection_made(transport)
+
+    def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
+        peers.let_go(self)
+        super()._on_handshake_complete(handshake_exc)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        peers.let_go(self)
+        super().connection_lost(exc)
+
+    def give_up(self) -> None:
+        peers.let_go(self)
+        self._below.abort()

@@ -19,6 +19,7 @@ import requests
 
 from deploy.testcluster.ports import free_port
 from tests.portal.programs import ROOT, environ_of
+from tests.tools.authority import Authority
 from tests.tools.waiting import wait_for
 
 TRAINING = {"name": "once", "image": "python:3.11-slim", "command": ["true"]}
@@ -31,7 +32,9 @@ _CSRF = "c" * 32
 
 @dataclass
 class Whole:
-    """Attributes: `session` and `token` are the badges of alice, `admin_tokens` of one admin each."""
+    """Attributes: `session` and `token` are the badges of alice, `admin_tokens` of one admin each; `ca`
+    is who signed its certificate, empty where it speaks plain HTTP.
+    """
 
     home: Path
     port: int
@@ -40,10 +43,11 @@ class Whole:
     session: str
     token: str
     admin_tokens: list[str]
+    ca: str = ""
 
     @property
     def url(self) -> str:
-        return f"http://localhost:{self.port}"
+        return f"https://127.0.0.1:{self.port}" if self.ca else f"http://localhost:{self.port}"
 
     @property
     def log(self) -> str:
@@ -75,6 +79,7 @@ def whole_portal(
     wrapper: tuple[str, ...] = (),
     module: str = "manage",
     admins: int = 0,
+    authority: Authority | None = None,
     **environ: str,
 ) -> Iterator[Whole]:
     """A portal while the block runs.
@@ -83,9 +88,16 @@ def whole_portal(
         wrapper: stands in front of its command line.
         module: stands for manage.py.
         admins: how many there are.
+        authority: signs its certificate; None: it speaks plain HTTP.
     """
     port, pod_port = free_port(), free_port()
     home.mkdir(parents=True, exist_ok=True)
+    ca = ""
+    if authority is not None:
+        ca = str(authority.folder / "ca.crt")
+        certificate, key = authority.pair("portal")
+        environ |= {"TLS_CERT_FILE": str(certificate), "TLS_KEY_FILE": str(key)}
+        environ |= {"PUBLIC_URL": f"https://127.0.0.1:{port}", "NODE_HOST": "nodes.test"}
     given = environ_of(home, PORT=str(port), POD_PORT=str(pod_port), **environ)
     made = subprocess.run(
         [sys.executable, "-m", "tests.portal.whole", str(admins)],
@@ -103,12 +115,12 @@ def whole_portal(
             stdout=log,
             stderr=log,
         )
-    whole = Whole(home, port, pod_port, process.pid, **badges)
+    whole = Whole(home, port, pod_port, process.pid, **badges, ca=ca)
 
     def answers() -> bool:
         assert process.poll() is None, whole.log
         try:
-            return requests.get(f"{whole.url}/healthz", timeout=2).ok
+            return requests.get(f"{whole.url}/healthz", timeout=2, verify=ca or True).ok
         except requests.RequestException:
             return False
 
@@ -174,11 +186,12 @@ class Watch:
 
 
 @contextmanager
-def watching(url: str, pid: int) -> Iterator[Watch]:
-    """Asks /healthz over and over, by a new connection each time, and looks at the memory.
+def watching(url: str, pid: int, *, path: str = "/healthz", ca: str = "") -> Iterator[Watch]:
+    """Asks for one path over and over, by a new connection each time, and looks at the memory.
 
     Args:
         pid: of the `serve` process.
+        ca: who signed its certificate, if it has one.
     """
     seen = Watch(base_bytes=tree_memory_bytes(pid))
     over = threading.Event()
@@ -187,7 +200,7 @@ def watching(url: str, pid: int) -> Iterator[Watch]:
         while not over.wait(0.05):
             began = time.monotonic()
             try:
-                answer = requests.get(f"{url}/healthz", timeout=20)
+                answer = requests.get(f"{url}{path}", timeout=20, verify=ca or True)
                 if not answer.ok:
                     seen.errors.append(f"{answer.status_code} {answer.text[:200]}")
             except requests.RequestException as error:

@@ -6,6 +6,7 @@ reconciler has put its work down.
 """
 
 import asyncio
+import copy
 import gc
 import logging
 import os
@@ -17,7 +18,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 import uvicorn
@@ -32,8 +33,10 @@ from portal.database import schema
 from portal.database.postgres.patience import RECONCILER_S, WEB_S, Patience, patience
 from portal.log_lines import LogStream
 from portal.process import process
-from portal.server.http_protocol import QUEUE, HeadDeadlineProtocol, backlog, raise_descriptor_limit
-from portal.server.tls import make_context
+from portal.server.descriptors import QUEUE, backlog, raise_descriptor_limit
+from portal.server.http_protocol import HeadDeadlineProtocol
+from portal.server.tls import TlsProtocol, make_context
+from portal.server.websocket_protocol import WebsocketProtocol
 
 log = logging.getLogger(__name__)
 
@@ -66,9 +69,13 @@ class Server(uvicorn.Server):  # type: ignore[misc] # uvicorn is not followed by
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         servers: list[Any] = []
+        plain = self.config
         for bound in sockets or ():
-            self.config.ssl = None if servers else self.tls
+            if self.tls is not None and not servers:
+                self.config = copy.copy(plain)
+                self.config.http_protocol_class = partial(TlsProtocol, self.tls)
             await super().startup([bound])
+            self.config = plain
             servers += self.servers  # type: ignore[has-type] # see above
             bound.listen(QUEUE)  # in asyncio one number says both
         self.servers = servers
@@ -147,7 +154,7 @@ def _server(tls: ssl.SSLContext | None) -> Server:
         "portal.asgi:application",
         http=HeadDeadlineProtocol,
         backlog=backlog(),
-        ws="websockets-sansio",
+        ws=WebsocketProtocol,
         ws_per_message_deflate=False,  # costs 2.4 times the CPU per log line
         ws_max_size=_MAX_FRAME_BYTES,
         # Longer than a viewer may leave its log unread: that ends with a code of our own (1013).
@@ -364,6 +371,7 @@ async def _answer(aside: Aside, stop: Stop) -> None:
     bound, app = aside
     config = uvicorn.Config(
         cast(Any, app),
+        http=HeadDeadlineProtocol,
         ws="none",
         timeout_graceful_shutdown=1,
         **_QUIET,
