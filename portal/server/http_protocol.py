@@ -5,6 +5,8 @@
 - An answer has to be taken: who takes nothing of it for `TAKE_S` is left. So a connection cannot be held
   open by not reading either, whatever was asked for.
 - A request to speak websocket is small (`websocket_protocol.py`).
+- `Content-Length` beside `Transfer-Encoding` is 400 and the end of the connection (RFC 9112, 6.3): what
+  stands in front of us may have believed the other one.
 
 All that are waited for stand in one row (`peers.py`), so that descriptors are left for everybody else.
 
@@ -38,6 +40,22 @@ class _Owed(Enum):
     TAKING = "to take what is sent"
 
 
+class _Strict(h11.Connection):  # type: ignore[misc] # see pyproject.toml
+    """h11's connection; refuses what it would take with a choice of its own."""
+
+    def next_event(self) -> Any:
+        """
+        Raises:
+            h11.RemoteProtocolError: as h11's, and for two lengths of one body.
+        """
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _value in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise h11.RemoteProtocolError("Content-Length beside Transfer-Encoding")
+        return event
+
+
 class HeadDeadlineProtocol(H11Protocol):  # type: ignore[misc] # uvicorn is not followed by mypy
     """Ends a connection whose other side does not do what it has to, in time.
 
@@ -51,6 +69,11 @@ class HeadDeadlineProtocol(H11Protocol):  # type: ignore[misc] # uvicorn is not 
     _owed: _Owed | None = None
     _taken: tuple[int, int] = (0, 0)
     _is_over = False  # lost, or another protocol's
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        size = self.config.h11_max_incomplete_event_size
+        self.conn = _Strict(h11.SERVER, *(() if size is None else (size,)))
 
     # --- what asyncio and uvicorn call ---
     def connection_made(self, transport: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from portal.server.http_protocol import HEAD_S
 from portal.server.websocket_protocol import MAX_HEAD_BYTES, MAX_HEADERS
+from tests.jobs.pod.gate.test_hostile import CORPUS
 from tests.portal.attackers import many_descriptors, open_ones
 from tests.portal.whole import Whole, watching, whole_portal
 from tests.tools.authority import Authority
@@ -22,6 +23,9 @@ OPENING = (
     "Host: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
 )
+HOST, LENGTH = "Host: localhost\r\n", "Content-Length: 5\r\n"
+CHUNKED = "Transfer-Encoding: chunked\r\n"
+NEXT = f"GET /healthz HTTP/1.1\r\n{HOST}\r\n"  # behind it, and must not be answered
 LIVE = "GET /ws/live/ HTTP/1.1\r\n"
 
 
@@ -70,6 +74,19 @@ SAID: dict[str, tuple[bytes, int]] = {
     "longer than any head": (of_size(200_000), 431),
     # No websockets.
     "a line that is no request": (b"nonsense\r\n\r\n", 400),
+    **{
+        f"both lengths, {kind}": (
+            f"POST /sign-in/ HTTP/1.1\r\n{HOST}{lengths}\r\n{body}{NEXT}".encode(),
+            400,
+        )
+        for kind, lengths, body in (
+            ("length first", f"{LENGTH}{CHUNKED}", "0\r\n\r\n"),
+            ("chunks first", f"{CHUNKED}{LENGTH}", "0\r\n\r\n"),
+            ("of nothing", f"Content-Length: 0\r\n{CHUNKED}", "0\r\n\r\n"),
+            ("in capitals", f"{LENGTH}{CHUNKED}".upper(), "0\r\n\r\n"),
+            ("without a body", f"{LENGTH}{CHUNKED}", ""),
+        )
+    },
     "two lengths": (
         b"POST /sign-in/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
         400,
@@ -78,6 +95,16 @@ SAID: dict[str, tuple[bytes, int]] = {
         b"POST /sign-in/ HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
         400,
     ),
+}
+
+
+# What of the corpus of gates RFC 9112 lets a server take (2.2, 5.2, 6.3), or is a body that goes on.
+TAKEN = {
+    "two equal lengths",
+    "a bare LF after a header",
+    "bare LFs at the end of the head",
+    "a folded header",
+    "a huge chunk size",
 }
 
 
@@ -110,6 +137,18 @@ def test_each_is_answered_once_and_the_connection_ends(portal: Whole, kind: str)
         assert found.count(b"HTTP/1.1 ") == 1, found[:2000]
     if status == 431 and len(said) < 60_000:
         assert b"8,192 bytes and 100 headers" in found
+
+
+@pytest.mark.parametrize("kind", sorted(CORPUS.keys() - TAKEN))
+def test_two_readings_of_one_request_are_none(portal: Whole, kind: str) -> None:
+    """Nothing behind it is heard: that could be another one's, by the reading of what stands before us."""
+    said = f"POST /sign-in/ HTTP/1.1\r\n{HOST}{CORPUS[kind]}{NEXT}".encode("latin-1")
+    for port in (portal.port, portal.pod_port):
+        with ExitStack() as stack:
+            (one,) = open_ones(stack, port, 1, said)
+            found = all_of(one)
+        assert found.startswith(b"HTTP/1.1 400"), found[:200]
+        assert found.count(b"HTTP/1.1 ") == 1, found[:2000]
 
 
 def test_tls_has_to_begin_in_time(tmp_path: Path) -> None:
