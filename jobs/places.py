@@ -6,9 +6,9 @@ from django.db import models
 
 
 class QueuePlace(models.Model):
-    """As of the last look that the reconciler took at all of it, once a minute at most.
+    """As of the last look that the reconciler took at all of it.
 
-    One without a row was queued after that look. What has left the queue may keep its row as long.
+    One without a row was queued after that look. What has left the queue keeps its row until the next one.
     """
 
     # Without a constraint in the database: the version before this table may delete workloads.

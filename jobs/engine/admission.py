@@ -127,7 +127,7 @@ class AdmissionPass:
         except ConfigurationError as error:
             pools, wrong = (), str(error)
         read = partial(queue_rows.read_queue, now, pools)
-        queue, read_s = await sync_to_async(_measured)(read)
+        queue, read_s = await sync_to_async(measured)(read)
         self._is_empty = not (queue.queued or queue.holds)
         self._oldest = None
         if self._is_empty:
@@ -208,7 +208,7 @@ class AdmissionPass:
             waits = Fit("later", words.code, words.text)
             decisions = [Decision(queued, waits) for queued in queue.queued]
             return Looked(decisions, (), queue.kept.reservations, queue.kept.claims, None), 0.0
-        capacity, read_s = _measured(partial(read_capacity, self._cache, queue, self._planned))
+        capacity, read_s = measured(partial(read_capacity, self._cache, queue, self._planned))
         waiting = QueueSnapshot(
             queue.queued,
             capacity.tenants,
@@ -225,11 +225,11 @@ class AdmissionPass:
         chosen = queue.chosen
         rules = replace(RULES, fair_share=chosen.fair_share, aging_s=chosen.aging_s)
         # Packing a long queue takes its time, and the event loop has viewers to serve.
-        found, pack_s = await asyncio.to_thread(_measured, partial(look, waiting, now, rules=rules))
+        found, pack_s = await asyncio.to_thread(measured, partial(look, waiting, now, rules=rules))
         return found, read_s + pack_s
 
 
-def _measured(work: Callable[[], T]) -> tuple[T, float]:
+def measured(work: Callable[[], T]) -> tuple[T, float]:
     """What it gives, and the processor time that it took in seconds; other threads do not count."""
     began_s = time.thread_time()
     return work(), time.thread_time() - began_s

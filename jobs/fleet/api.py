@@ -21,6 +21,7 @@ from jobs.fleet.nodes import meter
 from jobs.fleet.queue import QueueEntries, QueueEntry
 from jobs.kinds.answers import PlacedSerializer, ReasonSerializer
 from jobs.kinds.registry import KINDS
+from jobs.kinds.training.spec import PRIORITIES
 from jobs.models import Node
 from jobs.rules.check_results import parse_results
 from jobs.scheduling.guards import read_suspicious_nodes
@@ -193,6 +194,7 @@ class PlaceSerializer(PlacedSerializer):
     gpu = serializers.IntegerField()
     pods = serializers.IntegerField()
     queued_at = serializers.DateTimeField()
+    priority = serializers.ChoiceField(list(PRIORITIES))
     reason = ReasonSerializer()
 
 
@@ -211,10 +213,11 @@ def queue_entry_json(entry: QueueEntry) -> dict[str, Any]:
         "gpu": asked["gpu"],
         "pods": asked["pods"],
         "queued_at": row.queued_at,
+        "priority": entry.priority,
         "reason": {
             "code": row.reason_code,
             "text": row.reason_text,
-            "next_step": row.reason_next_step,
+            "next_step": entry.next_step,
         },
         **place_json(entry.place),
     }

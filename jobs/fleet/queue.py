@@ -1,7 +1,7 @@
 """Who waits: workloads of all tenants that somebody may see, the longest first.
 
 They stand in the order in which the last look at all of it asks them, what was queued since behind, by age;
-an entry is counted within its tenant. Five queries for one page, whatever the length of the queue.
+an entry is counted within its tenant. Seven queries for one page at most, whatever the length of the queue.
 """
 
 from collections import Counter
@@ -13,9 +13,14 @@ from typing import Any
 from uuid import UUID
 
 from django.core.paginator import Page, Paginator
+from django.db.models.fields.json import KT
 
+from jobs.kinds.next_steps import NextSteps
 from jobs.kinds.registry import KINDS
 from jobs.models import Workload
+from jobs.rules.queue.explain import order_text
+from jobs.rules.queue.state import NORMAL, QueueRules
+from jobs.scheduling.models import Scheduling
 from jobs.workloads.queue_place import ShownPlace, read_places
 from jobs.workloads.usage import totals
 from portal.web.lists import revision_of
@@ -31,13 +36,20 @@ class QueueEntry:
     Attributes:
         position: within its tenant's queue, from 1.
         length: of that queue.
+        next_step: what to do, in the words of who reads it; empty: nothing.
         place: as of the last look at all of it; None: it came after that.
     """
 
     position: int
     length: int
     row: Workload
+    next_step: str
     place: ShownPlace | None
+
+    @property
+    def priority(self) -> str:
+        """One of `PRIORITIES`."""
+        return getattr(self.row, "priority", None) or NORMAL
 
     @property
     def asked(self) -> dict[str, int]:
@@ -105,14 +117,20 @@ class QueueEntries(Sequence[QueueEntry]):
 
     def _read(self, chosen: list[_Queued]) -> list[QueueEntry]:
         ids = [queued.id for queued in chosen]
-        rows = Workload.objects.filter(pk__in=ids).for_lists()
+        rows = (
+            Workload.objects.filter(pk__in=ids).for_lists().annotate(priority=KT("spec__priority"))
+        )
         found = {row.pk: row for row in rows.select_related("owner", "tenant__team")}
         positions, told = self._positions, read_places(self._user, ids)
+        steps = NextSteps(self._user)
         # What has left the queue in between is left out.
         return [
-            QueueEntry(positions[w.id], self._lengths[w.tenant_id], found[w.id], told.get(w.id))
+            QueueEntry(
+                *(positions[w.id], self._lengths[w.tenant_id]),
+                *(row, steps.of(row), told.get(w.id)),
+            )
             for w in chosen
-            if w.id in found
+            if (row := found.get(w.id)) is not None
         ]
 
 
@@ -137,6 +155,12 @@ class QueuePage:
         return len(self._queue)
 
     @cached_property
+    def order(self) -> str:
+        """By which rules it stands so."""
+        chosen = Scheduling.load()
+        return order_text(QueueRules(fair_share=chosen.fair_share, aging_s=chosen.aging_s))
+
+    @cached_property
     def asked(self) -> dict[str, int]:
         """What the entries of this page ask for together."""
         total: Counter[str] = Counter()
@@ -151,4 +175,4 @@ class QueuePage:
             (str(p.row.pk), p.row.revision, p.position, p.length, p.place and astuple(p.place))
             for p in self.entries
         ]
-        return revision_of(shown, self.count)
+        return revision_of(shown, self.count, self.order)

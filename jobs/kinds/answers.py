@@ -5,6 +5,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from jobs.kinds.next_steps import NextSteps
 from jobs.models import Workload, WorkloadEvent
 
 # As the document has always said it of numbers that a column keeps.
@@ -17,12 +18,12 @@ class ReasonSerializer(serializers.Serializer[Any]):
     next_step = serializers.CharField()
 
 
-def reason_json(workload: Workload) -> dict[str, str]:
-    """As `ReasonSerializer` says."""
+def reason_json(workload: Workload, next_steps: NextSteps) -> dict[str, str]:
+    """As `ReasonSerializer` says, in the words of who reads it."""
     return {
         "code": workload.reason_code,
         "text": workload.reason_text,
-        "next_step": workload.reason_next_step,
+        "next_step": next_steps.of(workload),
     }
 
 

@@ -489,7 +489,7 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "tenant_suspended": (
         "The namespace is suspended.",
-        "Ask your lead or an admin to resume the namespace; queued work then starts automatically.",
+        "Ask your admin to resume the namespace; queued work then starts automatically.",
     ),
     "tenant_deleting": ("The namespace is being deleted.", "Ask your admin."),
     # --- ourselves ---

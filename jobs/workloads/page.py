@@ -3,6 +3,7 @@
 from functools import cached_property
 from typing import ClassVar
 
+from jobs.kinds.next_steps import NextSteps
 from jobs.kinds.registry import KINDS
 from jobs.models import Workload, WorkloadEvent
 from jobs.rules.states import Desired, WorkloadState
@@ -109,6 +110,11 @@ class WorkloadPage:
     def shows_reason(self) -> bool:
         """Whether the header tells why it is as it is."""
         return bool(self.workload.reason_text)
+
+    @cached_property
+    def next_step(self) -> str:
+        """What to do about the reason, in the words of who reads it."""
+        return NextSteps(self.user).of(self.workload)
 
     @property
     def subtitle(self) -> str:

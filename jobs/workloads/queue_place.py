@@ -30,6 +30,7 @@ _BASES = {
     "overdue": gettext_lazy("%(what)s has run for longer than usual, and has no deadline"),
     "hold": gettext_lazy("an admin holds nodes that it would need"),
     "obstacle": gettext_lazy("it may not start yet"),
+    "new": gettext_lazy("its place is new, and that is being worked out"),
     "far": gettext_lazy("too much has to end before it; only the next ends are worked out"),
     "nothing": gettext_lazy("no end that is known would make room for it"),
 }

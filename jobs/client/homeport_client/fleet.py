@@ -277,6 +277,7 @@ QUEUE_COLUMNS = (
     Column("NAME", shrinks_to=10),
     Column("OWNER", shrinks_to=6),
     Column("TEAM", leaves_at=110),
+    Column("PRIORITY", lambda row: row.get("priority", ""), leaves_at=110),
     Column("PODS", leaves_at=100, is_right=True),
     Column("GPU", lambda row: row.get("gpu") or "", is_right=True),
     Column("CPU", leaves_at=90, is_right=True),

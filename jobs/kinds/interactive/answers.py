@@ -1,11 +1,13 @@
 """How what is served behind a gate looks in REST."""
 
+from functools import cached_property
 from typing import Any
 
 from rest_framework import serializers
 
 from jobs.kinds.answers import INT64, ReasonSerializer, reason_json, stamp
 from jobs.kinds.interactive.spec import STATES
+from jobs.kinds.next_steps import NextSteps
 from jobs.models import Replica, Workload, WorkloadEvent
 from portal import quantity
 
@@ -75,7 +77,7 @@ class ServiceSerializer(serializers.ModelSerializer[Workload]):
             "owner": instance.owner.username,
             "namespace": instance.tenant.namespace,
             "state": str(instance.state),
-            "reason": reason_json(instance),
+            "reason": reason_json(instance, self._next_steps),
             "image": instance.image,
             "cpu": quantity.cpu_text(asked["cpu_millicores"]),
             "memory": quantity.memory_text(asked["memory_bytes"]),
@@ -93,6 +95,10 @@ class ServiceSerializer(serializers.ModelSerializer[Workload]):
             "gpus": replica.gpus,
             "revision": instance.revision,
         }
+
+    @cached_property
+    def _next_steps(self) -> NextSteps:
+        return NextSteps(self.context["request"].user)
 
 
 class ServiceEventSerializer(serializers.ModelSerializer[WorkloadEvent]):

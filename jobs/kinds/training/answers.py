@@ -16,6 +16,7 @@ from jobs.kinds.answers import (
     reason_json,
     stamp,
 )
+from jobs.kinds.next_steps import NextSteps
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
 from jobs.kinds.training.continuing import FinishedTraining
@@ -190,7 +191,7 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
             "owner": instance.owner.username,
             "namespace": tenant.namespace,
             "state": str(instance.state),
-            "reason": reason_json(instance),
+            "reason": reason_json(instance, self._next_steps),
             "attempt": instance.attempt,
             "queued_at": stamp(instance.queued_at),
             "started_at": stamp(instance.started_at),
@@ -201,6 +202,10 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
             "source_commit": instance.source_commit or None,
             "revision": instance.revision,
         }
+
+    @cached_property
+    def _next_steps(self) -> NextSteps:
+        return NextSteps(self.context["request"].user)
 
     @cached_property
     def _request(self) -> TrainingSerializer:

@@ -48,6 +48,22 @@ def explain(
     return found
 
 
+def order_text(rules: QueueRules) -> str:
+    """In which order everything that waits is tried, as a page says it of all."""
+    first = (
+        "Fair share is on: the team that holds least for its weight is tried first, in it the namespace that "
+        "holds least."
+        if rules.fair_share
+        else "What was submitted first, in the whole cluster, is tried first."
+    )
+    return (
+        f"{first} High priority goes before the rest of its team, low priority after all others; what has "
+        f"waited for {rules.aging_s // 3600} hours may go before all. Each namespace may move its own to the "
+        "front or the back. All replicas start together or none does; a later one may start before another "
+        "where that does not delay it."
+    )
+
+
 def _asked(queued: QueuedWorkload, rules: QueueRules, *, is_aged: bool) -> tuple[str, ...]:
     """When it is asked."""
     hours = rules.aging_s // 3600

@@ -1,4 +1,4 @@
-"""Places and times of what waits, as rows that pages read: from admission's last look, once a minute at most."""
+"""Places and times of what waits, as rows that pages read: from admission's last look."""
 
 import asyncio
 from datetime import timedelta
@@ -8,9 +8,11 @@ import pytest
 from channels.layers import get_channel_layer
 from django.utils.timezone import now
 
-from jobs.engine.estimates import usual_durations
+from jobs.engine import estimates
+from jobs.engine.estimates import Estimated, usual_durations
 from jobs.models import Workload
 from jobs.places import QueuePlace
+from jobs.rules.queue.estimate import Estimate
 from jobs.rules.queue.state import UNKNOWN
 from portal import live
 from tests.factories import make_job, make_tenant
@@ -73,6 +75,43 @@ async def test_places_and_times_are_kept_while_something_waits() -> None:
     await world.until(lambda row: row.state == "stopped", of=first, seconds=5)
     assert not await worked_out(world)
     assert await kept() == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        ("abc", "abc"),
+        ("bc", "bc"),  # it started, or was stopped
+        ("ac", "ac"),
+        ("abcd", "abc"),  # it came last
+        ("acb", "a"),
+        ("cab", ""),
+        ("adbc", "a"),  # it came with a high priority
+        ("", ""),
+    ],
+)
+def test_a_time_holds_until_somebody_gets_another_place_before_it(line: str, known: str) -> None:
+    of_before = Estimated("abc", {name: Estimate(60, "deadline") for name in "abc"})
+    assert "".join(of_before.still_true(line)) == known
+
+
+async def test_the_order_does_not_wait_for_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a long queue times rest for a minute; who came meanwhile has a place without one."""
+    world = World(Sim())
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    monkeypatch.setattr(estimates, "_TIMES_REST_TIMES", 1e9)
+    first = await world.submit(name="first", replicas=needs(gpu=8), deadline_s=600)
+    await world.until(lambda row: row.state == "running")
+    await world.submit(name="second", replicas=needs(gpu=8))
+    await world.round()
+    assert await worked_out(world)
+    await world.submit(name="third", replicas=needs(gpu=8))
+    await world.round()
+    assert await worked_out(world)
+    assert await kept() == {
+        "second": (1, 1, "deadline", first.pk),
+        "third": (2, 2, "new", None),
+    }
 
 
 @pytest.mark.django_db

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from jobs.engine.estimates import places_of
+from jobs.engine.estimates import estimated, places_of
 from jobs.rules.queue.look import Queued
 from jobs.rules.queue.times import seconds_of
 from jobs.workloads import queue_place
@@ -97,7 +97,7 @@ class Example(Played):
 
     def _places(self, names: Mapping[str, str]) -> dict[str, ShownPlace]:
         found = {}
-        for pk, one in places_of(self.looked, {}, self.now_s).items():
+        for pk, one in places_of(self.looked, estimated(self.looked, {}, self.now_s)).items():
             what = names[str(one.cause)] if isinstance(one.cause, UUID) else ""
             basis = basis_text(one.basis, what, is_ahead=str(one.cause) in self._queue)
             found[names[str(pk)]] = ShownPlace(

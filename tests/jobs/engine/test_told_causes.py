@@ -13,7 +13,7 @@ from uuid import UUID, uuid5
 import pytest
 
 from jobs.engine.admission import RULES
-from jobs.engine.estimates import places_of
+from jobs.engine.estimates import estimated, places_of
 from jobs.rules.amounts import Amount
 from jobs.rules.queue.look import (
     Looked,
@@ -270,7 +270,7 @@ def test_what_is_told_of_a_situation_comes_true(case: str) -> None:
         looked = first.look()
     fits = {one.queued.name: one.fit for one in looked.decisions}
     usual = {an_id(name): lasts_s for name, lasts_s in situation.usual.items()}
-    place = places_of(looked, usual, NOW_S)[UUID(an_id(situation.about))]
+    place = places_of(looked, estimated(looked, usual, NOW_S))[UUID(an_id(situation.about))]
     assert bool(situation.holds) == any(rule.startswith("Hold: node a is") for rule in place.rules)
     assert fits[situation.about].text.startswith(situation.lacks)
     kept = "Reservation: a node is kept for “v”, which is ahead of it and starts by "

@@ -10,6 +10,8 @@ from django.utils.timezone import now
 from jobs.kinds.answers import PLACE_FIELDS
 from jobs.models import Workload
 from jobs.places import QueuePlace
+from jobs.rules.reasons import ROWS
+from jobs.scheduling.models import Scheduling
 from tenants.models import Team, Tenant
 from tests.browsing import client_of, page_of
 from tests.factories import make_job, make_service, make_tenant, make_user
@@ -78,7 +80,45 @@ def test_others_are_not_in_it(alice: Tenant) -> None:
     assert rest(mallory.owner, "/api/v1/queue/")["results"] == []
     page = read(mallory.owner, "/queue/")
     assert "Nothing queued" in page.text
-    assert "first" not in page.text.replace("starts first", "")
+    assert "first" not in page.one("section", aria_label="Queue").text
+
+
+def test_the_page_says_the_rules_that_are_on_and_each_priority(alice: Tenant) -> None:
+    def order() -> str:
+        return read(alice.owner, "/queue/").one("p", class_="soft queue-order").text
+
+    assert order().startswith("What was submitted first, in the whole cluster, is tried first.")
+    assert "waited for 6 hours may go before all" in order()
+    Scheduling.objects.create(fair_share=True, aging_s=48 * 3600)
+    assert order().startswith("Fair share is on: the team that holds least for its weight")
+    assert "waited for 48 hours may go before all" in order()
+    for word in ("submitted first", "oldest"):
+        assert word not in order()
+    Workload.objects.filter(name="first").update(spec={"priority": "low"})
+    Workload.objects.filter(name="last").update(spec={"priority": "high"})
+    told = {"first": "low", "between": "normal", "last": "high"}
+    places = rest(alice.owner, "/api/v1/queue/")["results"]
+    assert {place["name"]: place["priority"] for place in places} == told
+    page = read(alice.owner, "/queue/")
+    assert [cell.text for cell in page.all("td", data_label="Priority")] == [*told.values()]
+
+
+def test_what_to_do_next_fits_who_reads_it(alice: Tenant) -> None:
+    step = ROWS["quota"][1]
+    row = Workload.objects.get(name="first")
+    Workload.objects.filter(pk=row.pk).update(reason_next_step=step)
+    lee, root = make_user("lee"), make_user("root", role="admin")
+    assert alice.team is not None
+    alice.team.leads.add(lee)
+    own = "Starts when enough of its namespace's work has ended; stop some, or give the namespace more quota."
+    for who, words in ((alice.owner, step), (lee, own), (root, own)):
+        place = rest(who, "/api/v1/queue/")["results"][0]
+        assert place["reason"]["next_step"] == words
+        assert rest(who, f"/api/v1/jobs/{row.pk}/")["reason"]["next_step"] == words
+        for path in ("/queue/", f"/trainings/{row.pk}/"):
+            assert words in read(who, path).text, path
+    alice.team.leads.add(alice.owner)
+    assert rest(alice.owner, "/api/v1/queue/")["results"][0]["reason"]["next_step"] == own
 
 
 def test_a_lead_sees_the_owners(alice: Tenant) -> None:

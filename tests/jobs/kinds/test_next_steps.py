@@ -1,0 +1,46 @@
+"""No next step sends people to themselves: neither a lead to the lead, nor an admin to the admin."""
+
+import re
+
+import pytest
+
+from jobs.kinds.next_steps import NextSteps
+from jobs.models import Workload
+from jobs.rules.reasons import ROWS
+from tenants.models import Team
+from tests.factories import make_job, make_tenant, make_user
+
+pytestmark = pytest.mark.django_db
+
+ASKS = [code for code, (_, step) in ROWS.items() if re.search(r"\b(lead|admin)\b", step)]
+
+
+@pytest.fixture
+def row() -> Workload:
+    return make_job(make_tenant("alice", team=Team.objects.create(name="vision")))
+
+
+@pytest.mark.parametrize("code", ASKS)
+def test_whom_a_researcher_asks_reads_what_to_do(row: Workload, code: str) -> None:
+    lee, root = make_user("lee"), make_user("root", role="admin")
+    row.tenant.team.leads.add(lee)
+    row.reason_code, row.reason_next_step = code, ROWS[code][1]
+    assert NextSteps(row.owner).of(row) == ROWS[code][1]
+    assert "lead" not in NextSteps(lee).of(row)
+    of_admin = NextSteps(root).of(row)
+    assert of_admin
+    assert not re.search(r"\b(lead|admin)\b", of_admin)
+
+
+def test_what_has_facts_in_it_or_is_of_another_version_stays(row: Workload) -> None:
+    row.reason_code, row.reason_next_step = "quota", "Ask somebody."
+    assert NextSteps(make_user("root", role="admin")).of(row) == "Ask somebody."
+
+
+def test_a_lead_of_another_team_is_no_lead_here(row: Workload, django_assert_num_queries) -> None:
+    lee = make_user("lee")
+    Team.objects.create(name="speech").leads.add(lee)
+    row.reason_code, row.reason_next_step = "quota", ROWS["quota"][1]
+    steps = NextSteps(lee)
+    with django_assert_num_queries(1):
+        assert {steps.of(row), steps.of(row)} == {ROWS["quota"][1]}
