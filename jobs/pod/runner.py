@@ -221,6 +221,8 @@ class Runner:
                 role: hosts for role, hosts in context.hosts.items() if role in self._programs
             }
             words = [context.role, str(context.task_index), json.dumps(cluster)]
+            if not context.hosts.keys() - self._programs.keys():  # no role has a command
+                words.append("notebook")
             return [sys.executable, os.path.join(_here(), "tf_server.py"), *words]
         return []
 

@@ -1,9 +1,12 @@
 # ruff: noqa: UP006, UP035 (the syntax of Python 3.6: images bring their own Python)
-"""A TensorFlow server, for trainings in one graph; the first one leaves a notebook that drives them all."""
+"""A TensorFlow server, for trainings in one graph; without a master the first one brings a notebook that drives them."""
 
+import contextlib
 import json
 import os
+import signal
 import sys
+import threading
 from importlib import import_module
 from typing import Any, Dict, List
 
@@ -59,8 +62,8 @@ def notebook(cluster_path: str) -> Dict[str, Any]:
     return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 4}
 
 
-def leave(cluster: Dict[str, List[str]], version: str, log_dir: str, data_dir: str) -> None:
-    """Writes cluster.json anew, and the notebook where there is none.
+def tell(cluster: Dict[str, List[str]], version: str, log_dir: str) -> str:
+    """Writes cluster.json anew; the address at which the servers are reached.
 
     Raises:
         OSError: a volume cannot be written.
@@ -70,20 +73,51 @@ def leave(cluster: Dict[str, List[str]], version: str, log_dir: str, data_dir: s
     ]
     target = "grpc://" + cluster["worker"][0]
     told = {"target": target, "cluster": cluster, "devices": devices, "tensorflow": version}
-    path = os.path.join(log_dir, "cluster.json")
-    write_whole(path, json.dumps(told, indent=1))
-    where = os.path.join(data_dir, f"master_client-{os.path.basename(log_dir)}.ipynb")
-    if not os.path.exists(where):
-        write_whole(where, json.dumps(notebook(path), indent=1))
-    sys.stdout.write(notice(f"{target} serves; {where} is a notebook for it"))
-    sys.stdout.flush()
+    write_whole(os.path.join(log_dir, "cluster.json"), json.dumps(told, indent=1))
+    return target
+
+
+class Notebook:
+    """The notebook that drives the servers of one training: there as long as they are."""
+
+    def __init__(self, log_dir: str, data_dir: str) -> None:
+        self.path = os.path.join(data_dir, f"master_client-{os.path.basename(log_dir)}.ipynb")
+        self._text = json.dumps(notebook(os.path.join(log_dir, "cluster.json")), indent=1)
+
+    def bring(self) -> None:
+        """Writes it where there is none.
+
+        Raises:
+            OSError: the volume cannot be written.
+        """
+        if not os.path.exists(self.path):
+            write_whole(self.path, self._text)
+
+    def take_away(self) -> None:
+        """Removes it unless its owner has changed it."""
+        with contextlib.suppress(OSError, ValueError):  # gone, out of reach, or another file
+            with open(self.path, encoding="utf-8") as file:
+                is_ours = file.read(len(self._text) + 1) == self._text
+            if is_ours:
+                os.unlink(self.path)
+
+
+    def take_away_at_the_end(self) -> None:
+        """When this process is asked to end, which it then does by that signal."""
+
+        def end(number: int, _frame: Any) -> None:
+            self.take_away()
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+        signal.signal(signal.SIGTERM, end)
 
 
 def main(arguments: List[str]) -> int:
     """The exit code of this process.
 
     Args:
-        arguments: role, index, and the addresses of all servers by role, as JSON.
+        arguments: role, index, the addresses of all servers by role as JSON, and `notebook` where one drives them.
     """
     try:
         tensorflow = import_module("tensorflow")
@@ -93,6 +127,17 @@ def main(arguments: List[str]) -> int:
     role, index, cluster = arguments[0], int(arguments[1]), json.loads(arguments[2])
     server = tensorflow.distribute.Server(cluster, job_name=role, task_index=index)
     if (role, index) == ("worker", 0):
-        leave(cluster, tensorflow.__version__, os.environ["LOG_DIR"], os.environ["DATA_DIR"])
-    server.join()
+        log_dir = os.environ["LOG_DIR"]
+        text = f"{tell(cluster, tensorflow.__version__, log_dir)} serves"
+        if "notebook" in arguments[3:]:
+            driver = Notebook(log_dir, os.environ["DATA_DIR"])
+            driver.take_away_at_the_end()
+            driver.bring()
+            text += f"; {driver.path} is a notebook for it, until it ends"
+        sys.stdout.write(notice(text))
+        sys.stdout.flush()
+    # `join` never comes back to Python, which would let no handler run in its thread.
+    joined = threading.Thread(target=server.join, daemon=True)
+    joined.start()
+    joined.join()
     return 0
