@@ -14,10 +14,8 @@ from tenants.quota.rules import BudgetLine, budget_lines
 from tenants.usage import UsageLine
 
 PAGE_SIZE = 50
-# In the order of the columns; storage is promised to volumes and never waits.
-KINDS = ("gpu", "cpu", "memory", "storage")
-# What makes work wait. A volume is as large as its quota from the beginning.
-_QUEUED_FOR = ("gpu", "cpu", "memory")
+# In the order of the columns.
+KINDS = ("gpu", "cpu", "memory")
 # key in the address -> title of the choice
 SORTS: dict[str, Any] = {
     "pressure": _("Highest usage first"),
@@ -25,7 +23,6 @@ SORTS: dict[str, Any] = {
     "gpu": _("Highest GPU usage first"),
     "cpu": _("Highest CPU usage first"),
     "memory": _("Highest memory usage first"),
-    "storage": _("Highest storage usage first"),
 }
 _NO_ROOM = 1e9  # something is wanted where nothing is allowed
 
@@ -51,7 +48,12 @@ class TenantUsage:
     @property
     def utilisation(self) -> float:
         """Of the scarcest kind."""
-        return max(self.utilisation_of(kind) for kind in _QUEUED_FOR)
+        return max(self.utilisation_of(kind) for kind in KINDS)
+
+    @property
+    def promised_bytes(self) -> int:
+        """To its volumes; what is used of that is not known."""
+        return int(self.tenant.data_volume_bytes + self.tenant.log_volume_bytes)
 
     @property
     def name(self) -> str:
@@ -111,6 +113,7 @@ class TeamQuotas:
                 h.tenant.state,
                 h.name,
                 h.lines,
+                h.promised_bytes,
                 h.tenant.quota_by_weight,
                 h.tenant.weight,
             )
@@ -123,12 +126,11 @@ class TeamQuotas:
 def _lines(tenant: Tenant, queued: dict[str, int]) -> tuple[UsageLine, ...]:
     """`hard` is what was given, also in the moments before the cluster has taken it over."""
     used, quota = tenant.observed_used, tenant.quota
-    storage_bytes = tenant.data_volume_bytes + tenant.log_volume_bytes
     return tuple(
         UsageLine(
             kind=kind,
             used=int(used.get(kind, 0)),
-            hard=quota.get(kind, storage_bytes),
+            hard=quota[kind],
             queued=queued.get(kind, 0),
         )
         for kind in KINDS

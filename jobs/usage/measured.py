@@ -21,6 +21,7 @@ from jobs.usage import minutes as by_minute
 from jobs.usage import plot
 from jobs.usage.minutes import Asked, Figures, Told
 from jobs.usage.models import ReplicaUsage, UsageHour
+from jobs.usage.volumes import VolumeUse, volumes_of
 from portal.web.format import duration_text
 
 T = TypeVar("T")
@@ -262,15 +263,12 @@ class Utilisation:
         self.gpu_note = str(gpu_text(note)) if note else ""
         self.problem = max((row["problem"] for row in by_role.values()), default="")
 
+        self._tenant = workload.tenant
+
     @property
-    def volumes(self) -> list[tuple[str, int, int]]:
-        """Name, bytes used and bytes there are of each volume, as told last."""
-        row = self.latest
-        return [
-            (name, row.latest[f"{name}_mib"][0] * MIB, row.totals[f"{name}_mib"] * MIB)
-            for name in ("data", "log")
-            if row and f"{name}_mib" in row.latest and row.totals.get(f"{name}_mib")
-        ]
+    def volumes(self) -> list[VolumeUse]:
+        """As told last."""
+        return volumes_of(self.latest, self._tenant) if self.latest else []
 
 
 def gpu_text(note: str) -> Any:

@@ -18,6 +18,7 @@ from jobs.models import Replica, Workload
 from jobs.usage import measured
 from jobs.usage.minutes import SUMMED, merged, step_for, summary_of, thinned
 from jobs.usage.models import ReplicaUsage, UsageHour
+from jobs.usage.volumes import foreign_figures
 from jobs.workloads.rest import RowsViewSet
 from portal.errors import FieldError, Refused
 from portal.web.fields import as_whole
@@ -94,6 +95,7 @@ def _used(found: dict[str, Any], place: int) -> dict[str, int | None]:
 def row_json(row: ReplicaUsage, workload: Workload) -> dict[str, Any]:
     """As `ReplicaUsageSerializer` says."""
     whole = summary_of(vars(row))
+    foreign = foreign_figures(row.totals, workload.tenant)
     return {
         "replica": str(row),
         "requested": measured.asked_of(workload, row.role)._asdict(),
@@ -105,7 +107,7 @@ def row_json(row: ReplicaUsage, workload: Workload) -> dict[str, Any]:
         "method": row.method,
         "gpu_note": str(measured.gpu_text(row.gpu_note)) if row.gpu_note else "",
         "problem": row.problem,
-        "totals": row.totals,
+        "totals": {name: mib for name, mib in row.totals.items() if name not in foreign},
         "low": {what: _at(since) for what, since in measured.low_of(row).items()},
     }
 
@@ -134,17 +136,19 @@ def series_json(workload: Workload, rows: Sequence[ReplicaUsage], hours_text: st
     step_s, minutes = step_for(hours * 3600), defaultdict(list)
     for hour, at, used in measured.minutes_of(kept if hours else (), int(since.timestamp())):
         minutes[hour.role, hour.index].append((at, used))
-    return [
-        row_json(row, workload)
-        | {
-            "step_s": step_s,
-            "series": [
-                {"at": _at(point.at), "used": point.used}
-                for point in thinned(minutes[row.role, row.index], step_s)
-            ],
-        }
-        for row in rows
-    ]
+
+    def series(row: ReplicaUsage) -> list[dict[str, Any]]:
+        foreign = foreign_figures(row.totals, workload.tenant)
+        points = thinned(minutes[row.role, row.index], step_s)
+        return [
+            {
+                "at": _at(point.at),
+                "used": {name: pair for name, pair in point.used.items() if name not in foreign},
+            }
+            for point in points
+        ]
+
+    return [row_json(row, workload) | {"step_s": step_s, "series": series(row)} for row in rows]
 
 
 DESCRIBED = extend_schema(

@@ -90,7 +90,9 @@ def test_each_person_has_used_queued_and_hard_of_every_kind(team: Team):
     assert "3.5 of 8" in row
     assert "2 queued" in row
     assert "4 GiB of 16 GiB" in row
-    assert "20 GiB of 20 GiB" in row
+    assert "20 GiB promised" in row
+    assert "of 20 GiB" not in row, "a promise is no use"
+    assert "torage usage" not in page.text
 
 
 def test_who_is_over_the_quota_is_told_that_nothing_new_starts(team: Team):

@@ -11,7 +11,7 @@ from jobs.usage import measured, plot
 from jobs.usage.measured import keep
 from jobs.usage.minutes import Asked, Gpu, Minute, Point, Told, gpu_of, step_for, thinned
 from jobs.workloads import usage_api
-from tenants.models import Team, User
+from tenants.models import Team, Tenant, User
 from tests.browsing import client_of, read
 from tests.e2e.seed_use import use
 from tests.factories import make_job, make_service, make_tenant
@@ -70,6 +70,29 @@ def test_the_page_says_what_was_requested_and_what_was_used(
     assert "Memory 4 GiB 2 GiB (50 %)" in said("ada", f"/notebooks/{book.pk}/")
     board = make_service(job.tenant, kind="tensorboard", name="board")
     assert said("ada", f"/tensorboards/{board.pk}/") == ""
+
+
+@pytest.mark.parametrize(
+    ("there_mib", "is_own"),
+    [(10_240, True), (9_900, True), (10_752, True), (10_753, False), (258_000, False), (0, False)],
+)
+def test_a_larger_disk_is_not_a_volumes_use(job: Workload, there_mib: int, is_own: bool) -> None:
+    """10 GiB are promised, and what is 1.05 times as large at most is that volume."""
+    Tenant.objects.update(data_volume_bytes=10 * GIB, log_volume_bytes=5 * GIB)
+    at = int(time.time()) // 60 * 60
+    used = {"cpu_m": (1, 2), "data_mib": (2048, 2048), "log_mib": (1024, 1024)}
+    totals = {"data_mib": there_mib, "log_mib": 5_120} if there_mib else {"log_mib": 5_120}
+    keep(job, "worker", 0, 1, Told([Minute(at, used)], "cgroup2", totals=totals))
+    text = said("ada", f"/trainings/{job.pk}/")
+    assert "Log volume: 1 GiB of 5 GiB used." in text
+    unknown = "Data volume: 10 GiB promised, use unknown on this storage."
+    assert ("Data volume: 2 GiB of 10 GiB used." in text) == is_own
+    assert (unknown in text) != is_own
+    (row,) = rows_of("ada", f"jobs/{job.pk}/usage/?hours=2")
+    (now,) = rows_of("ada", "usage/")
+    for found in (row["totals"], now["totals"], *(point["used"] for point in row["series"])):
+        assert ("data_mib" in found) == is_own
+        assert "log_mib" in found
 
 
 @pytest.mark.parametrize(
