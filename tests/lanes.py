@@ -3,7 +3,7 @@
 A new test file in one of `FOLDERS` runs in `make test`, in the lane `unit`, without a line here, as
 does one in `UPGRADE` that is not marked `e2e`. A file that takes too long for that gets a row in
 `LATER`, with its seconds: then only `make test-all` runs it. A test file in another folder, or marked
-`e2e`, is in `make test-all`. What is marked `slow` is run by nobody but who asks for it.
+`e2e` or `s3`, is in `make test-all`. What is marked `slow` is run by nobody but who asks for it.
 """
 
 import sys
@@ -66,7 +66,6 @@ LATER: Mapping[str, int] = {
     "tests/jobs/client/test_installed.py": 10,
     "tests/jobs/pod/gate/test_hostile.py": 9,
     "tests/jobs/pod/gate/test_revoking.py": 7,
-    "tests/portal/storage/test_s3.py": 5,  # and, once, 45 for building its server
 }
 
 
@@ -174,7 +173,7 @@ def _e2e(*names: str) -> tuple[str, ...]:
 
 
 TWO = ("-n", "2", "--dist", "worksteal")
-NO_BROWSER = ("-m", "not e2e and not slow and not upstream")
+NO_BROWSER = ("-m", "not e2e and not slow and not upstream and not s3")
 BROWSER = ("-m", "e2e and not slow and not upstream")
 # That all comes right within half a minute is a promise for a machine that does nothing else.
 PATIENT = {"HOMEPORT_WITHIN_S": "90", "HOMEPORT_ANSWER_S": "2.5"}
@@ -362,6 +361,15 @@ LANES = (
         load=0.5,
         needs=(_database_servers, _s3_server),
         program=(*WITH_SERVERS, "--s3"),
+    ),
+    Lane(
+        "s3-store",
+        "files on an S3 server",
+        ("-m", "s3", "tests/portal/storage"),
+        command="test-all",
+        goal_s=120,
+        load=0.5,
+        needs=(_s3_server,),
     ),
     *(
         Lane(

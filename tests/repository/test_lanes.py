@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from _pytest.mark.expression import Expression
 
 from tests import builds, lanes, run
 from tests.lanes import LANES, LATER, files_below, files_of
@@ -65,6 +66,23 @@ def test_the_short_part_of_the_nodes_is_a_part_of_it():
     [node] = lanes.lanes_of("node")
     [short] = [lane for lane in lanes.lanes_of("ci") if lane.prepared_by]
     assert set(lanes.SHORT_NODES) == files_of(short) < files_of(node)
+
+
+def _takes(lane: lanes.Lane, mark: str) -> bool:
+    """Whether a lane runs tests with this mark and no other; those of no mark are run as well."""
+    words = lane.arguments
+    expression = words[words.index("-m") + 1] if "-m" in words else ""
+    return not expression or Expression.compile(expression).evaluate(lambda name, **_: name == mark)
+
+
+def test_what_needs_an_s3_server_is_run_by_the_lane_alone_that_names_it():
+    """A test that has the server without the mark fails (tests/portal/storage/conftest.py)."""
+    there = files_below("tests/portal/storage")
+    runs = [lane for lane in LANES if files_of(lane) & there]
+    assert {"unit", "servers"} < {lane.name for lane in runs}
+    [by] = [lane for lane in runs if _takes(lane, "s3")]
+    assert files_of(by) == there
+    assert [need.__name__ for need in by.needs] == ["_s3_server"]
 
 
 def test_names_of_lanes_are_theirs_alone():

@@ -12,8 +12,16 @@ from tests.tools import servers
 from tests.tools.missing import is_missing
 
 
+@pytest.fixture
+def s3_store(request: pytest.FixtureRequest) -> S3Store:
+    """For tests that are marked `s3`: no other lane builds the server."""
+    assert request.node.get_closest_marker("s3"), "not marked s3, so its lane has no S3 server"
+    found: S3Store = request.getfixturevalue("s3_server")
+    return found
+
+
 @pytest.fixture(scope="package")
-def s3_store() -> Iterator[S3Store]:
+def s3_server() -> Iterator[S3Store]:
     folder = Path(tempfile.mkdtemp(prefix="homeport-s3-"))
     try:
         with servers.s3(folder / "s3") as names, pytest.MonkeyPatch.context() as patch:

@@ -11,6 +11,8 @@ import requests
 from portal.storage.s3 import S3Store
 from portal.storage.store import Link
 
+pytestmark = pytest.mark.s3
+
 
 @pytest.fixture
 def store(s3_store: S3Store) -> S3Store:

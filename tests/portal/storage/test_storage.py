@@ -37,7 +37,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(root)
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.s3)])
 def store(request: pytest.FixtureRequest, folder: Path) -> Store:
     if request.param == "folder":
         return FolderStore(folder / "store", "http://portal.example:8000/")
