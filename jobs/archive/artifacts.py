@@ -9,6 +9,7 @@ from typing import IO
 
 from jobs.models import Artifact
 from portal.storage import get_store
+from portal.storage.store import READ_BYTES
 
 
 class _ChunkStream(io.RawIOBase):
@@ -48,4 +49,4 @@ def open_artifact(artifact: Artifact, start: int = 0) -> IO[bytes]:
     Raises:
         portal.storage.ObjectMissingError: the store has lost it.
     """
-    return io.BufferedReader(_ChunkStream(artifact_chunks(artifact, start)), 1024**2)
+    return io.BufferedReader(_ChunkStream(artifact_chunks(artifact, start)), READ_BYTES)

@@ -330,11 +330,23 @@ def headed(chunks: Iterable[bytes], head: bytes) -> Iterator[bytes]:
 
 def prefixed(chunks: Iterable[bytes], prefix: bytes) -> Iterator[bytes]:
     """The chunks with a prefix at each beginning of a line, wherever the chunks are cut."""
-    at_line_start = True
+    mark = Prefix(prefix)
     for chunk in chunks:
-        if not chunk:
-            continue
+        if chunk:
+            yield mark(chunk)
+
+
+class Prefix:
+    """Puts a prefix at each beginning of a line, of one chunk after the other; an empty one changes nothing."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self._prefix = prefix
+        self._at_line_start = True
+
+    def __call__(self, chunk: bytes) -> bytes:
+        if not chunk or not self._prefix:
+            return chunk
         body, ended = (chunk[:-1], True) if chunk.endswith(b"\n") else (chunk, False)
-        start = prefix if at_line_start else b""
-        yield start + body.replace(b"\n", b"\n" + prefix) + (b"\n" if ended else b"")
-        at_line_start = ended
+        start = self._prefix if self._at_line_start else b""
+        self._at_line_start = ended
+        return start + body.replace(b"\n", b"\n" + self._prefix) + (b"\n" if ended else b"")

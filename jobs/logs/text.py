@@ -20,6 +20,7 @@ from portal.web.streaming import threaded
 # A kubelet begins a new file at 10 MiB (containerLogMaxSize), where each line has some 40 bytes more, and
 # reads that one alone. What a longer log begins with is in the archive.
 LIVE_MAX_BYTES = 1024**2
+_LINE_BYTES = 64 * 1024  # more of a line is not waited for
 _OVERLAP_BYTES = 4096  # by so much the pod's lines are joined to the archive's
 _STAMP = re.compile(rb"^[^ \n]* ?", re.MULTILINE)
 _NO_TIMES = notice("lines of the archive have no times").encode()
@@ -119,87 +120,116 @@ async def job_text(job: Workload, asked: LogRequest) -> AsyncIterator[bytes]:
     """The log so far, cut at lines. `job`: with its tenant."""
     for part in await sync_to_async(parts_of)(job, asked):
         head = logs.head_line(part.attempt, part.name) if asked.which == "all" else b""
-        prefix = f"{part.name} | ".encode() if asked.replica is None else b""
-        async for chunk in _text(job.tenant.namespace, part, asked):
-            yield head + (b"".join(logs.prefixed([chunk], prefix)) if prefix else chunk)
+        mark = logs.Prefix(f"{part.name} | ".encode() if asked.replica is None else b"")
+        async for chunk in _text(job.tenant.namespace, part, asked, mark):
+            yield head + chunk
             head = b""
 
 
-async def _text(namespace: str, part: Part, asked: LogRequest) -> AsyncIterator[bytes]:
-    """Live if it can be had, else archived; both where the pod may not have all."""
+async def _text(
+    namespace: str, part: Part, asked: LogRequest, mark: logs.Prefix
+) -> AsyncIterator[bytes]:
+    """Live if it can be had, else archived; both where the pod may not have all. Marked."""
     since = asked.since
     if part.pod and part.found is not None and part.is_long and not asked.has_times:
-        async for chunk in _joined(namespace, part.pod, part.found):
+        async for chunk in _joined(namespace, part.pod, part.found, mark):
             yield chunk
         return
     if part.pod:
-        came = False
+        came, strip = False, _Unstamped()
         try:
             async for chunk in _live(namespace, part.pod, asked.tail_lines, since):
                 if part.is_long and not came:
-                    yield _ONLY_RECENT
+                    yield mark(_ONLY_RECENT)
                 came = True
-                yield chunk if asked.has_times else _STAMP.sub(b"", chunk)
+                yield mark(chunk if asked.has_times else strip(chunk))
             came = came or since is not None
         except (ClusterError, CredentialsError) as error:
             # Not started yet, gone meanwhile, or no cluster: what is archived is all there is.
             if came:
-                yield _broken(error)
+                yield mark(_broken(error))
         if came:
             return
     if part.found is not None:
         if since or asked.has_times:
-            yield _ALL_OF_IT if since else _NO_TIMES
-        async for chunk in threaded(_whole_lines(part.found.text(asked.tail_lines))):
+            yield mark(_ALL_OF_IT if since else _NO_TIMES)
+        async for chunk in threaded(_archived(part.found, asked.tail_lines, mark)):
             yield chunk
 
 
-async def _joined(namespace: str, pod: str, found: logs.Found) -> AsyncIterator[bytes]:
-    """What is archived, and what only the pod has so far."""
-    end = b""
-    async for chunk in threaded(_whole_lines(found.text(None))):
-        end = (end + chunk)[-_OVERLAP_BYTES:]
+def _archived(
+    found: logs.Found, tail_lines: int | None, mark: logs.Prefix, end: bytearray | None = None
+) -> Iterator[bytes]:
+    """What is archived, to the end of its last line, marked in the thread that reads it.
+
+    Args:
+        end: has its last bytes afterwards, unmarked.
+    """
+    for chunk in found.text(tail_lines):
+        if end is not None:
+            end += chunk[-_OVERLAP_BYTES:]
+            del end[:-_OVERLAP_BYTES]
+        yield mark(chunk)
+
+
+async def _joined(
+    namespace: str, pod: str, found: logs.Found, mark: logs.Prefix
+) -> AsyncIterator[bytes]:
+    """What is archived, and what only the pod has so far. Marked."""
+    last = bytearray()
+    async for chunk in threaded(_archived(found, None, mark, last)):
         yield chunk
+    end, strip = bytes(last), _Unstamped()
     is_joined, kept = not end, b""
     try:
         async for chunk in _live(namespace, pod, None, None):
-            text = kept + _STAMP.sub(b"", chunk)
+            text = kept + strip(chunk)
             if not is_joined:
                 _, overlap, rest = text.partition(end)
                 is_joined = bool(overlap)
                 text, kept = rest, b"" if is_joined else text[-len(end) :]
             if text:
-                yield text
+                yield mark(text)
         if is_joined:
             return
-        yield _MAY_REPEAT  # its file is a newer one, its lines were paced, or it is another pod's
+        # Its file is a newer one, its lines were paced, or it is another pod's.
+        yield mark(_MAY_REPEAT)
+        strip = _Unstamped()
         async for chunk in _live(namespace, pod, None, None):
-            yield _STAMP.sub(b"", chunk)
+            yield mark(strip(chunk))
     except (ClusterError, CredentialsError) as error:
-        yield _broken(error)
+        yield mark(_broken(error))
 
 
 def _broken(error: Exception) -> bytes:
     return notice(f"the rest cannot be read now: {error}").encode()
 
 
-def _whole_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    rest = b""
-    for chunk in chunks:
-        body, newline, rest = (rest + chunk).rpartition(b"\n")
-        if newline:
-            yield body + newline
-    if rest:
-        yield rest + b"\n"
+class _Unstamped:
+    """Takes the time from each beginning of a line, of one chunk after the other."""
+
+    def __init__(self) -> None:
+        self._at_line_start = True
+
+    def __call__(self, chunk: bytes) -> bytes:
+        begun, chunk = (b"", chunk) if self._at_line_start else _line_end(chunk)
+        self._at_line_start = (chunk or begun).endswith(b"\n")
+        return begun + _STAMP.sub(b"", chunk)
+
+
+def _line_end(chunk: bytes) -> tuple[bytes, bytes]:
+    """The rest of a line, with its break, and what follows."""
+    at = chunk.find(b"\n") + 1
+    return (chunk[:at], chunk[at:]) if at else (chunk, b"")
 
 
 async def _live(
     namespace: str, pod: str, tail_lines: int | None, since: datetime | None
 ) -> AsyncIterator[bytes]:
-    """Whole lines, each behind its time."""
+    """Lines, each behind its time; one that is longer than `_LINE_BYTES` in pieces."""
     hub = await get_hub()
     since_time = since.isoformat(timespec="seconds").replace("+00:00", "Z") if since else None
-    rest = b""
+    rest, is_open = b"", False
     async with hub.source.logs(
         namespace, pod, CONTAINER, follow=False, tail_lines=tail_lines, since_time=since_time
     ) as chunks:
@@ -207,5 +237,10 @@ async def _live(
             body, newline, rest = (rest + chunk).rpartition(b"\n")
             if newline:
                 yield body + newline
-    if rest:
+            if len(rest) > _LINE_BYTES:
+                yield rest
+                rest, is_open = b"", True
+            elif newline:
+                is_open = False
+    if rest or is_open:
         yield rest + b"\n"

@@ -73,7 +73,13 @@ def hosts(request: HttpRequest, job: Workload) -> StreamingHttpResponse:
     counts = {role.name: spec.replicas[role.name].count for role in roles}
     key = (job.pk, job.attempt)
     watch = _watches.setdefault(key, _Watch(*key, counts))
-    return streamed(request, _answer(watch), content_type="application/json", file_name=None)
+    return streamed(
+        request,
+        _answer(watch),
+        content_type="application/json",
+        file_name=None,
+        is_download=False,
+    )
 
 
 async def _answer(watch: _Watch) -> AsyncIterator[bytes]:

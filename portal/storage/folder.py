@@ -12,6 +12,7 @@ from portal import signing
 from portal.storage.store import (
     CHUNK_BYTES,
     LINK_TTL_S,
+    READ_BYTES,
     Link,
     ObjectMismatchError,
     ObjectMissingError,
@@ -115,7 +116,7 @@ class FolderStore(Store):
                 file.seek(start)
                 left = length
                 while left is None or left > 0:
-                    chunk = file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left))
+                    chunk = file.read(READ_BYTES if left is None else min(READ_BYTES, left))
                     if not chunk:
                         return
                     left = None if left is None else left - len(chunk)

@@ -7,8 +7,8 @@ from typing import Any
 from django.conf import settings
 
 from portal.storage.store import (
-    CHUNK_BYTES,
     LINK_TTL_S,
+    READ_BYTES,
     Link,
     ObjectMissingError,
     Readable,
@@ -79,7 +79,7 @@ class S3Store(Store):
         answer = self._client.get_object(
             Bucket=self._bucket, Key=key, Range=f"bytes={start}-{end - 1}"
         )
-        chunks: Iterator[bytes] = answer["Body"].iter_chunks(CHUNK_BYTES)
+        chunks: Iterator[bytes] = answer["Body"].iter_chunks(READ_BYTES)
         return chunks
 
     def find_size(self, key: str) -> int | None:

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from portal import metrics, room
 from portal.storage.waiting import Waiting
 
-CHUNK_BYTES = 1024**2
+CHUNK_BYTES = 1024**2  # of what is written
+READ_BYTES = 64 * 1024  # of what is read: each of those who take nothing has a few in our memory
 LINK_TTL_S = 600
 _MAX_KEY = 300  # as long as the columns that keep keys
 _COUNTED = {"put_file", "open", "find_size", "delete", "delete_prefix", "take", "waiting"}
@@ -107,7 +108,7 @@ class Store(ABC):
 
     @abstractmethod
     def open(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """The bytes from `start` on, in pieces; at most `length` of them.
+        """The bytes from `start` on, in pieces of `READ_BYTES`; at most `length` of them.
 
         Raises:
             ObjectMissingError: nothing there (raised by the call, not while iterating).

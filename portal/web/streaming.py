@@ -5,7 +5,8 @@ Django reads a synchronous iterator WHOLE into memory before it sends it under A
 each step of the iterator is taken in the request's own thread instead.
 """
 
-from collections.abc import AsyncIterator, Iterator
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import IO, Any
 
 from asgiref.sync import sync_to_async
@@ -15,8 +16,10 @@ from django.utils.http import content_disposition_header
 from django.utils.translation import gettext_lazy as _
 
 from portal import characters
+from portal.storage.store import READ_BYTES
+from portal.web.downloads import places
 
-FILE_CHUNK_BYTES = 256 * 1024
+FILE_CHUNK_BYTES = READ_BYTES
 
 
 _NOT_FOUND = _("Not found")
@@ -58,12 +61,24 @@ def file_chunks(file: IO[bytes]) -> Iterator[bytes]:
             yield chunk
 
 
+class _Streamed(StreamingHttpResponse):
+    """Gives its place back when it is over."""
+
+    give_back: Callable[[], None] | None = None
+
+    def close(self) -> None:
+        super().close()
+        if self.give_back is not None:
+            self.give_back()
+
+
 def streamed(
     request: HttpRequest,
     chunks: Iterator[bytes] | AsyncIterator[bytes],
     *,
     content_type: str,
     file_name: str | None,
+    is_download: bool = True,
 ) -> StreamingHttpResponse:
     """An answer that is sent as it is read and that browsers never sniff.
 
@@ -73,11 +88,21 @@ def streamed(
         content_type: as HTTP says it.
         file_name: browsers save it under this name, with dashes for its hidden characters; None:
             they may show it.
+        is_download: counts as one of the person's until it is closed; False: it is a pod's, which has
+            limits of its own.
+
+    Raises:
+        portal.errors.Refused: the person has as many as may be at once, or all have.
     """
+    give_back = places.take(request.user.pk) if is_download else None
     content: Any = chunks
     if isinstance(chunks, Iterator) and isinstance(request, ASGIRequest):
         content = threaded(chunks)
-    answer = StreamingHttpResponse(content, content_type=content_type)
+    answer = _Streamed(content, content_type=content_type)
+    if give_back is not None:
+        answer.give_back = give_back
+        # One that never begins, since the other side has left, is not closed either.
+        weakref.finalize(answer, give_back)
     if file_name is not None:
         shown = characters.replace_hidden(file_name, "-")
         answer["Content-Disposition"] = content_disposition_header(True, shown) or "attachment"

@@ -27,13 +27,19 @@ TRAINING = {"name": "once", "image": "python:3.11-slim", "command": ["true"]}
 UNLIMITED = dict.fromkeys(
     ("WRITES_PER_MINUTE", "SUBMITS_PER_MINUTE", "MAX_QUEUED", "MAX_UNFINISHED_TRAININGS"), "1000000"
 )
+LINE = b"%08d of what is kept " + b"x" * 130 + b"\n"
 _CSRF = "c" * 32
 
 
 @dataclass
 class Whole:
-    """Attributes: `session` and `token` are the badges of alice, `admin_tokens` of one admin each; `ca`
-    is who signed its certificate, empty where it speaks plain HTTP.
+    """A running one.
+
+    Attributes:
+        session: a badge of alice, as is `token`.
+        admin_tokens: of one admin each; `admin_session` of the first of them.
+        job_id: of alice's training that has a log and the file `artifact_id`, if it was asked for.
+        ca: who signed its certificate; empty: it speaks plain HTTP.
     """
 
     home: Path
@@ -43,6 +49,9 @@ class Whole:
     session: str
     token: str
     admin_tokens: list[str]
+    admin_session: str = ""
+    job_id: str = ""
+    artifact_id: str = ""
     ca: str = ""
 
     @property
@@ -56,8 +65,7 @@ class Whole:
     @property
     def page_headers(self) -> dict[str, str]:
         """Of a request that a page of alice sends."""
-        cookie = f"homeport_session={self.session}; homeport_csrf={_CSRF}"
-        return {"Cookie": cookie, "X-CSRFToken": _CSRF}
+        return page_headers(self.session)
 
     @property
     def rest_headers(self) -> dict[str, str]:
@@ -72,6 +80,12 @@ class Whole:
         return self.rest("POST", "jobs/", json=TRAINING)
 
 
+def page_headers(session: str) -> dict[str, str]:
+    """Of a request that a page sends."""
+    cookie = f"homeport_session={session}; homeport_csrf={_CSRF}"
+    return {"Cookie": cookie, "X-CSRFToken": _CSRF}
+
+
 @contextmanager
 def whole_portal(
     home: Path,
@@ -80,6 +94,7 @@ def whole_portal(
     module: str = "manage",
     admins: int = 0,
     authority: Authority | None = None,
+    kept_bytes: int = 0,
     **environ: str,
 ) -> Iterator[Whole]:
     """A portal while the block runs.
@@ -89,6 +104,8 @@ def whole_portal(
         module: stands for manage.py.
         admins: how many there are.
         authority: signs its certificate; None: it speaks plain HTTP.
+        kept_bytes: of the log and of the file of a training of alice, and more than so many of audit
+            trail; 0: there is no such training.
     """
     port, pod_port = free_port(), free_port()
     home.mkdir(parents=True, exist_ok=True)
@@ -100,7 +117,7 @@ def whole_portal(
         environ |= {"PUBLIC_URL": f"https://127.0.0.1:{port}", "NODE_HOST": "nodes.test"}
     given = environ_of(home, PORT=str(port), POD_PORT=str(pod_port), **environ)
     made = subprocess.run(
-        [sys.executable, "-m", "tests.portal.whole", str(admins)],
+        [sys.executable, "-m", "tests.portal.whole", str(admins), str(kept_bytes)],
         cwd=ROOT,
         env=given,
         stdout=subprocess.PIPE,
@@ -223,7 +240,7 @@ def watching(url: str, pid: int, *, path: str = "/healthz", ca: str = "") -> Ite
             thread.join()
 
 
-def _prepare(admins: int) -> None:
+def _prepare(admins: int, kept_bytes: int) -> None:
     import django
 
     django.setup()
@@ -249,8 +266,43 @@ def _prepare(admins: int) -> None:
         "token": token,
         "admin_tokens": [create_token(by=person, name="tests")[1] for person in people],
     }
+    if people:
+        client.force_login(people[0])
+        badges["admin_session"] = client.cookies[settings.SESSION_COOKIE_NAME].value
+    if kept_bytes:
+        badges |= _keep(alice, kept_bytes)
     print(json.dumps(badges))
 
 
+def _keep(person: Any, size: int) -> dict[str, str]:
+    """Makes what can be downloaded: numbered lines, `LINE` each."""
+    import io
+
+    from django.utils.timezone import now
+
+    from jobs.models import Artifact, LogSegment, ReplicaArchive
+    from portal.storage import get_store
+    from tenants.models import AuditEntry, Tenant
+    from tests.factories import make_job
+
+    job = make_job(Tenant.objects.get(owner=person), state="succeeded", finished_at=now())
+    text = b"".join(LINE % number for number in range(size // len(LINE % 0)))
+    get_store().put_file(f"kept/{job.pk}", io.BytesIO(text))
+    kept = {"storage_key": f"kept/{job.pk}", "size_bytes": len(text)}
+    archive = ReplicaArchive.objects.create(
+        workload=job, role="worker", index=0, attempt=1, is_complete=True
+    )
+    LogSegment.objects.create(archive=archive, number=0, start_byte=0, sha256="0" * 64, **kept)
+    file = Artifact.objects.create(
+        workload=job, path="kept.txt", mtime_ns=1, uploaded_at=now(), **kept
+    )
+    rows = [
+        AuditEntry(actor_name="alice", verb="submit", kind="job", detail={"text": "x" * 1000})
+        for _ in range(size // 1000)
+    ]
+    AuditEntry.objects.bulk_create(rows, batch_size=1000)
+    return {"job_id": str(job.pk), "artifact_id": str(file.pk)}
+
+
 if __name__ == "__main__":
-    _prepare(int(sys.argv[1]))
+    _prepare(*map(int, sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Connections that say nothing, or half a head: they end by themselves, and delay nobody."""
+"""Connections that say nothing, half a head, or take nothing: they end by themselves, and delay nobody."""
 
 import socket
 import time
@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 import requests
 
-from portal.server.http_protocol import HEAD_S
+from portal.server.http_protocol import HEAD_S, TAKE_S
+from portal.web.downloads import MAX_PER_PERSON
 from tests.portal.attackers import many_descriptors, open_halves, open_ones
-from tests.portal.whole import Whole, watching, whole_portal
+from tests.portal.routes.limits import STREAMING
+from tests.portal.whole import LINE, Whole, page_headers, watching, whole_portal
+from tests.tools.waiting import wait_for
 
 COUNT = 2000
 FEW = 300  # descriptors of the small portal
@@ -90,3 +93,114 @@ def test_few_descriptors_are_kept_for_those_who_ask(tmp_path: Path) -> None:
         assert time.monotonic() - began < HEAD_S / 2
         assert ended(half[0], 5)
         assert not ended(half[-1], 0.1)
+
+
+# --- answers that nobody takes --------------------------------------------------------------------
+
+KEPT_BYTES = 8 * 1024**2
+UNREAD = 300
+
+
+@pytest.fixture(scope="module")
+def keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+    home = tmp_path_factory.mktemp("keeper") / "home"
+    with whole_portal(home, admins=1, kept_bytes=KEPT_BYTES) as whole:
+        yield whole
+
+
+def downloads_of(whole: Whole) -> dict[str, tuple[str, dict[str, str]]]:
+    """Route -> path and badge of who may have it."""
+    job, file = whole.job_id, whole.artifact_id
+    page, rest = whole.page_headers, whole.rest_headers
+    return {
+        "job-log-download": (f"/trainings/{job}/log/", page),
+        "job-artifact": (f"/trainings/{job}/artifacts/{file}/", page),
+        "audit-csv": ("/admin/audit/csv/", page_headers(whole.admin_session)),
+        "api-job-logs": (f"/api/v1/jobs/{job}/logs/?download=1", rest),
+        "api-job-artifact": (f"/api/v1/jobs/{job}/artifacts/{file}/", rest),
+    }
+
+
+def asked(path: str, headers: dict[str, str]) -> bytes:
+    lines = [f"GET {path} HTTP/1.1", "Host: localhost"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def small_ones(stack: ExitStack, port: int, count: int, said: bytes) -> list[socket.socket]:
+    """Connections of which the kernel takes next to nothing by itself."""
+    found = []
+    for _ in range(count):
+        one = stack.enter_context(socket.socket())
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.settimeout(20)
+        one.connect(("127.0.0.1", port))
+        one.sendall(said)
+        found.append(one)
+    return found
+
+
+@pytest.mark.parametrize("route", STREAMING)
+def test_what_one_person_leaves_unread_delays_nobody(keeper: Whole, route: str) -> None:
+    path, headers = downloads_of(keeper)[route]
+    with (
+        many_descriptors(UNREAD),
+        watching(keeper.url, keeper.pid, path="/sign-in/") as seen,
+        ExitStack() as stack,
+    ):
+        ones = small_ones(stack, keeper.port, UNREAD, asked(path, headers))
+        said = [one.recv(12)[9:] for one in ones]
+    print(f"{route}: slowest /sign-in/ {seen.slowest_s:.2f} s, +{seen.growth_bytes / 1e6:.0f} MB")
+    assert said.count(b"200") == MAX_PER_PERSON
+    assert said.count(b"429") == UNREAD - MAX_PER_PERSON
+    assert not seen.errors
+    assert seen.growth_bytes < 100e6
+    # Their places are free, at once.
+    again = requests.get(f"{keeper.url}{path}", headers=headers, timeout=60)
+    assert (again.status_code, len(again.content) >= KEPT_BYTES * 0.9) == (200, True)
+
+
+def test_a_person_hears_of_it_in_another_browser_and_of_a_cut_one_goes_on(keeper: Whole) -> None:
+    log, file = "job-log-download", "api-job-artifact"
+    whole_file = b"".join(LINE % n for n in range(KEPT_BYTES // len(LINE % 0)))
+    paths = downloads_of(keeper)
+    with ExitStack() as stack:
+        ones = small_ones(stack, keeper.port, MAX_PER_PERSON, asked(*paths[log]))
+        assert {one.recv(12)[9:] for one in ones} == {b"200"}
+        path, headers = paths[file]  # by a token: another program of the same person
+        refused = requests.get(f"{keeper.url}{path}", headers=headers, timeout=60)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
+        assert refused.json()["errors"][0]["code"] == "too_many_downloads"
+        page = requests.get(
+            f"{keeper.url}{paths[log][0]}",
+            headers={**keeper.page_headers, "Accept": "text/html"},
+            timeout=60,
+        )
+        assert page.status_code == 429
+        assert "Four of your downloads" in page.text
+        assert page.text.lstrip().lower().startswith("<!doctype html")
+    cut = requests.get(f"{keeper.url}{path}", headers=headers, timeout=60, stream=True)
+    begun = cut.raw.read(1_000_000)
+    cut.close()
+    ranged = {"Range": f"bytes={len(begun)}-", "If-Range": cut.headers["ETag"]}
+    rest = requests.get(f"{keeper.url}{path}", headers={**headers, **ranged}, timeout=60)
+    assert rest.status_code == 206
+    assert begun + rest.content == whole_file
+
+
+def test_who_takes_nothing_is_left_and_who_takes_little_is_not(keeper: Whole) -> None:
+    path, headers = downloads_of(keeper)["api-job-logs"]
+    with ExitStack() as stack:
+        (slow,) = small_ones(stack, keeper.port, 1, asked(path, headers))
+        unread = small_ones(stack, keeper.port, MAX_PER_PERSON - 1, asked(path, headers))
+        until = time.monotonic() + TAKE_S + 15
+        while time.monotonic() < until:
+            assert slow.recv(2000)
+            time.sleep(1)
+
+        def is_free() -> bool:
+            return requests.get(f"{keeper.url}{path}", headers=headers, timeout=60).ok
+
+        wait_for("their places are free", is_free, timeout_s=30)
+        assert slow.recv(2000)
+        assert all(ended(one, 20) for one in unread)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.core.handlers.asgi import ASGIRequest
 from django.test import AsyncRequestFactory, RequestFactory
 
@@ -72,6 +73,7 @@ def test_a_file_is_closed_at_its_end() -> None:
 @pytest.mark.parametrize("name", ["plain.txt", 'quo"te.txt', "umlaut ü.txt", "new\nline"])
 def test_names_of_downloads_cannot_break_the_header(name: str) -> None:
     request = RequestFactory().get("/")
+    request.user = AnonymousUser()
     answer = streamed(request, iter([b"x"]), content_type="text/plain", file_name=name)
     header = answer["Content-Disposition"]
     assert header.startswith("attachment")
@@ -81,6 +83,7 @@ def test_names_of_downloads_cannot_break_the_header(name: str) -> None:
 async def test_under_asgi_the_answer_is_asynchronous() -> None:
     request = AsyncRequestFactory().get("/")
     assert isinstance(request, ASGIRequest)
+    request.user = AnonymousUser()
     answer = streamed(request, iter([b"a", b"b"]), content_type="text/plain", file_name="x")
     assert answer.is_async
     assert [chunk async for chunk in answer] == [b"a", b"b"]
