@@ -6,6 +6,7 @@ never limited: they are the way out.
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -15,11 +16,15 @@ from django.utils.translation import gettext as _
 
 from jobs.kinds.registry import KINDS
 from jobs.models import Artifact, Bundle, LogSegment, Workload
+from jobs.questions import DryRun
 from portal.errors import FieldError, Refused
 from portal.web.format import bytes_text
 from tenants.models import AuditEntry, Tenant, User
 
 _MINUTE = timedelta(minutes=1)
+# Longer than one waits (WAIT_S of jobs/workloads/dry_run.py): whose process has died asks again after it.
+_DRY_RUN_LIFE = timedelta(seconds=30)
+_DRY_RUN_RETRY_S = 2
 _SUBMITS = {kind.submit_verb for kind in KINDS.values()}
 
 
@@ -125,12 +130,32 @@ def check_submits(by: User, tenant: Tenant) -> None:
         raise Refused(text % {"most": most}, "queue_full", 409)
 
 
+def check_dry_runs(by: User) -> None:
+    """One person's questions to the cluster keep nobody else's waiting: counted apart from submits.
+
+    Raises:
+        Refused: 429, one of this person's is not answered yet, or there were too many within the last minute.
+    """
+    rows = DryRun.objects.filter(asked_by=by)
+    if rows.filter(ended_at=None, asked_at__gte=timezone.now() - _DRY_RUN_LIFE).exists():
+        text = _(
+            "The cluster is still checking what you asked before. Try again when it has answered."
+        )
+        raise Refused(text, "too_many_dry_runs", 429, retry_after_s=_DRY_RUN_RETRY_S)
+    text = _("That is more than %(most)s dry runs in a minute. Try again in %(wait)s s.")
+    _check_times(rows, "asked_at", settings.SUBMITS_PER_MINUTE, "too_many_dry_runs", text)
+
+
 def _check_minute(rows: QuerySet[AuditEntry], most: int, code: str, text: str) -> None:
+    _check_times(rows.filter(result=AuditEntry.Result.DONE), "at", most, code, text)
+
+
+def _check_times(rows: QuerySet[Any], when: str, most: int, code: str, text: str) -> None:
     since = timezone.now() - _MINUTE
-    rows = rows.filter(at__gte=since, result=AuditEntry.Result.DONE)
+    rows = rows.filter(**{f"{when}__gte": since})
     if rows.count() < most:
         return
-    oldest = rows.order_by("at").values_list("at", flat=True)[:1]
+    oldest = rows.order_by(when).values_list(when, flat=True)[:1]
     wait_s = max(1, int((oldest[0] - since).total_seconds()) + 1)
     text %= {"most": most, "wait": wait_s}
     raise Refused(text, code, 429, retry_after_s=wait_s)

@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from jobs.engine.looks import keep_looking
@@ -27,7 +28,7 @@ from portal.cluster.manifests import Object
 
 log = logging.getLogger(__name__)
 
-_KEPT = timedelta(minutes=10)  # a question whose asker died
+_KEPT = timedelta(minutes=10)  # a question that has ended, or whose asker died
 _CALLS_AT_ONCE = 8
 
 Told = dict[str, str]
@@ -52,10 +53,10 @@ class DryRunsPass:
 
     async def run_once(self) -> None:
         """One look; what the cluster does not answer is asked again by the next one."""
-        found = [row async for row in DryRun.objects.order_by("asked_at")]
-        if not found:
+        rows = DryRun.objects.filter(answer__isnull=True).order_by("asked_at")
+        asked = [row async for row in rows]
+        if not asked and not await _forgotten().aexists():
             return
-        asked = [row for row in found if row.answer is None]
         answers = await asyncio.gather(*(self._ask(row) for row in asked))
         told = {row.pk: one for row, one in zip(asked, answers, strict=True) if one is not None}
         await self._lease.commit(partial(_save, told))
@@ -114,4 +115,8 @@ def _save(told: dict[UUID, list[Told]]) -> None:
     """Inside `Lease.commit`."""
     for pk, answer in told.items():
         DryRun.objects.filter(pk=pk).update(answer=answer)
-    DryRun.objects.filter(asked_at__lt=timezone.now() - _KEPT).delete()
+    _forgotten().delete()
+
+
+def _forgotten() -> QuerySet[DryRun]:
+    return DryRun.objects.filter(asked_at__lt=timezone.now() - _KEPT)

@@ -18,7 +18,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from jobs import pruning
+from jobs import limits, pruning
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec
@@ -160,6 +160,7 @@ class WorkloadViewSet(mixins.ListModelMixin, RowsViewSet):
             return tenant, self.read(tenant)
 
         if dry_run.is_asked(request.query_params):
+            limits.check_dry_runs(self.user)  # before what is too much costs more
             tenant, spec = read()
             told = dry_run.ask(by=self.user, tenant=tenant, kind=self.kind, spec=spec)
             return Response(DryRunSerializer(told).data)

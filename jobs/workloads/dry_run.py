@@ -1,17 +1,19 @@
 """What the cluster itself would say to a request: asked through a row, for only the reconciler speaks to the cluster.
 
-Whoever asks waits in the thread of the request, so only a few of a process may do so at once.
+Whoever asks waits in the thread of the request, so only a few of a process may do so at once, and one of a person.
 """
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.db import transaction
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter
 
+from jobs import limits
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.spec import WorkloadSpec
 from jobs.questions import DryRun
@@ -19,6 +21,7 @@ from jobs.rules.admission import Fit
 from jobs.workloads import actions
 from jobs.workloads.preview import preview_documents
 from portal import live
+from portal.cluster.manifests import Object
 from portal.errors import FieldError, Refused
 from tenants.models import Tenant, User
 
@@ -76,21 +79,33 @@ def ask(*, by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec) -> 
     """Has the cluster check what this request would create. Nothing is made or queued. Blocking.
 
     Raises:
-        PermissionDenied, Refused: as `actions.submit`; 503, too many wait already; 504, the cluster did not
-            answer in time.
+        PermissionDenied, Refused: as `actions.submit`; 429, as `limits.check_dry_runs`; 503, too many wait
+            already; 504, the cluster did not answer in time.
     """
-    found = actions.check_submit(by=by, tenant=tenant, kind=kind, spec=spec)
-    documents = preview_documents(kind, spec, tenant)
+    row = _begin(by)
+    try:
+        found = actions.check_submit(by=by, tenant=tenant, kind=kind, spec=spec)
+        return DryRunAnswer(found, tuple(_answer(row, preview_documents(kind, spec, tenant))))
+    finally:
+        row.end()
+
+
+def _begin(by: User) -> DryRun:
+    limits.check_dry_runs(by)  # most of what is too much ends here, without a lock
+    with transaction.atomic():
+        User.objects.select_for_update().only("pk").get(pk=by.pk)
+        limits.check_dry_runs(by)
+        return DryRun.objects.create(asked_by=by, documents=[], answer=[])
+
+
+def _answer(row: DryRun, documents: Sequence[Object]) -> list[Mapping[str, str]]:
     if not _places.acquire(blocking=False):
         text = _("The cluster is checking other trainings. Try again in a few seconds.")
         raise Refused(text, "busy", 503, retry_after_s=_RETRY_S)
     try:
-        row = DryRun.objects.create(documents=documents)
-        try:
-            live.wake_reconciler()
-            return DryRunAnswer(found, tuple(_wait(row.pk)))
-        finally:
-            row.delete()
+        DryRun.objects.filter(pk=row.pk).update(documents=documents, answer=None)
+        live.wake_reconciler()
+        return _wait(row.pk)
     finally:
         _places.release()
 

@@ -19,7 +19,7 @@ from jobs.workloads import dry_run
 from portal.cluster.errors import ClusterError, Forbidden, Invalid, error_of
 from tenants.models import AuditEntry, Tenant
 from tests.browsing import page_of
-from tests.factories import smallest_body, submit_body
+from tests.factories import make_tenant, smallest_body, submit_body
 from tests.jobs.engine.simulation import Sim
 from tests.jobs.workloads.test_training_form import fields
 
@@ -63,8 +63,11 @@ def over(asked: str, used: str, hard: str) -> ClusterError:
 
 def nothing_is_there(sim: Sim) -> bool:
     told = AuditEntry.objects.filter(verb="submit")
-    rows = (Workload.objects, DryRun.objects, told)
-    return not any(row.exists() for row in rows) and not sim.mutations
+    # What has ended only counts.
+    for row in DryRun.objects.all():
+        if row.ended_at is None or row.documents or row.answer != []:
+            return False
+    return not any(row.exists() for row in (Workload.objects, told)) and not sim.mutations
 
 
 @pytest.mark.parametrize(
@@ -141,6 +144,73 @@ def test_what_is_not_answered_says_so_and_leaves_nothing(client: Client, cluster
         dry_run._places.release(dry_run.MOST_WAITING)
     assert (answer.status_code, answer.json()["errors"][0]["code"]) == (503, "busy")
     assert int(answer.headers["Retry-After"]) > 0
+
+
+@pytest.fixture
+def bob() -> Client:
+    found = Client(HTTP_HOST="localhost")
+    found.force_login(make_tenant("bob").owner)
+    return found
+
+
+def refusal(answer: Any) -> tuple[int, str, bool]:
+    """Status, code and whether it says when to come again; of a page the text."""
+    if answer["Content-Type"].startswith("text/html"):
+        return answer.status_code, page_of(answer).one(id="errors").text, False
+    code = answer.json()["errors"][0]["code"]
+    return answer.status_code, code, int(answer.headers.get("Retry-After", 0)) > 0
+
+
+def test_one_of_a_person_is_asked_at_a_time_and_others_are_answered(
+    client: Client, bob: Client, alice: Tenant, cluster: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+
+    def meanwhile() -> None:
+        """While the first one waits: by REST, as the command line does, and by the form."""
+        monkeypatch.setattr(dry_run.live, "wake_reconciler", answers(cluster))
+        told.extend(refusal(ask(client)) for _ in range(3))
+        told.append(refusal(ask(client, topology="none")))  # not even read
+        told.append(refusal(client.post("/trainings/new/", {**fields(), "check": "1"})))
+        told.append(ask(bob).status_code)
+        told.append(page_of(bob.post("/trainings/new/", {**fields(), "check": "1"})))
+        answers(cluster)()
+
+    monkeypatch.setattr(dry_run.live, "wake_reconciler", meanwhile)
+    answer = ask(client)
+    assert answer.json()["state"] == "accepted", answer.content
+    again = (429, "too_many_dry_runs", True)
+    assert told[:4] == [again] * 4
+    assert "still checking" in told[4][1]
+    assert told[5] == 200
+    assert "The cluster accepts it" in told[6].one(id="told").text
+    assert ask(client).status_code == 200
+    assert nothing_is_there(cluster)
+    # Whose process died in the middle of one asks again soon.
+    DryRun.objects.create(asked_by=alice.owner, documents=[], answer=[])
+    assert refusal(ask(client)) == again
+    DryRun.objects.update(asked_at=F("asked_at") - timedelta(seconds=31))
+    assert ask(client).status_code == 200
+
+
+def test_a_person_asks_as_often_in_a_minute_as_one_submits_and_is_counted_apart(
+    client: Client, bob: Client, cluster: Sim, settings: Any
+) -> None:
+    settings.SUBMITS_PER_MINUTE = 3
+    cluster.is_down = True
+    assert ask(client).status_code == 504  # counts as well
+    cluster.is_down = False
+    assert [ask(client).status_code for _ in range(2)] == [200, 200]
+    assert refusal(ask(client)) == (429, "too_many_dry_runs", True)
+    page = page_of(client.post("/trainings/new/", {**fields(), "check": "1"}))
+    assert "3 dry runs in a minute" in page.one(id="errors").text
+    assert ask(bob).status_code == 200
+    assert [ask(client, "jobs/", name=f"a{n}").status_code for n in range(3)] == [201] * 3
+    assert [ask(client, "jobs/", name="b").status_code, ask(bob).status_code] == [429, 200]
+    # Nothing was asked of the cluster that was refused here.
+    assert DryRun.objects.count() == 5
+    DryRun.objects.update(asked_at=F("asked_at") - timedelta(minutes=1))
+    assert ask(client).status_code == 200
 
 
 @pytest.mark.parametrize(
