@@ -36,6 +36,7 @@ _KNOWN_FIELDS = frozenset(
         "mounts",
         "working_dir",
         "host_files",
+        "packages",
     }
 )
 
@@ -61,6 +62,7 @@ class Definition:
         python: the version it must have ("3.11"); "" is any.
         programs: instead of a Python, nothing but these programs of the host; None: a Python.
         mounts: folders of this machine that the image contains.
+        packages: folders of this machine's packages, looked through after what is installed.
     """
 
     reference: str
@@ -71,6 +73,7 @@ class Definition:
     mounts: tuple[Mount, ...] = ()
     working_dir: str = "/"
     host_files: tuple[HostFile, ...] = ()
+    packages: tuple[str, ...] = ()
 
 
 def normalize_reference(reference: str) -> str | None:
@@ -138,6 +141,7 @@ def _parse_entry(path: Path, entry: Mapping[str, Any]) -> Definition:
                 HostFile(str(one["path"]), str(one["install"]))
                 for one in entry.get("host_files", ())
             ),
+            packages=_parse_packages(path, entry.get("packages", [])),
         )
     except (OSError, TypeError, KeyError, AttributeError, ValueError) as error:
         raise DefinitionError(f'{path}: "{reference}": {error}') from error
@@ -145,6 +149,13 @@ def _parse_entry(path: Path, entry: Mapping[str, Any]) -> Definition:
 
 def _read_requirements(path: Path, name: str | None) -> str:
     return "" if name is None else (path.parent / name).read_text()
+
+
+def _parse_packages(path: Path, given: Sequence[str]) -> tuple[str, ...]:
+    """Read folders; a relative one lies beside the definition file."""
+    if not isinstance(given, list):
+        raise TypeError("packages is not a list of folders")
+    return tuple(str(path.parent / folder) for folder in given)
 
 
 def _parse_mounts(path: Path, entries: Sequence[Mapping[str, str]]) -> tuple[Mount, ...]:

@@ -1,8 +1,11 @@
 """Images: a reference that a pod names becomes an environment on this machine.
 
 Nothing is downloaded from a container registry. A reference stands for a requirements file, which is
-installed into a virtual environment: built aside and renamed when whole, so that one that is half
+installed for a Python of its own: built aside and renamed when whole, so that one that is half
 done is never used, and mounted read-only into containers, because environments share their files.
+
+Images with the same requirements share an environment; what else an image needs of the machine is
+asked for at each start, whoever pulled it.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from onebox.node.environments import MARK, Environments, open_shared
+from onebox.node.hostprograms import HostPrograms
 from onebox.node.imagefile import (
     SHIPPED,
     Definition,
@@ -37,7 +41,8 @@ logger = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
 
-_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+# Part of an environment's key: what is made of the same requirements changes with it.
+_LAYOUT = "python of its own, with pip"
 _MOST_INSTALLATIONS = 2
 
 
@@ -84,6 +89,7 @@ class Images:
         self._folder = home.resolve() / "images"
         self._own = Environments(self._folder)
         self._new = open_shared(shared) or self._own
+        self._programs = HostPrograms(self._folder / "programs")
         self._pulls: dict[str, _Pull] = {}
         self._turns = asyncio.Semaphore(_MOST_INSTALLATIONS)
         self._definitions: dict[str, Definition] = {}
@@ -96,13 +102,16 @@ class Images:
         return sorted(definition.reference for definition in self._definitions.values())
 
     def is_present(self, reference: str) -> ImageEnv | None:
-        """Return the image if it is installed; never starts an installation."""
-        full = normalize_reference(reference)
-        self._read_definitions()
-        definition = self._definitions.get(full or "")
-        if definition is None or not self._is_installed(definition):
+        """Return the image if it is installed and has all it needs; never starts an installation."""
+        definition = self._definition(reference)
+        if definition is None or not self._is_installed(definition) or lacks(definition):
             return None
         return self._image(definition, reference)
+
+    def lacking(self, reference: str) -> str:
+        """Return what this machine lacks for an image, as `lacks` says; "": nothing, or unknown."""
+        definition = self._definition(reference)
+        return "" if definition is None else lacks(definition)
 
     async def ensure(self, reference: str, on_progress: Say) -> ImageEnv:
         """Return the image, installing it first where it is not present.
@@ -153,19 +162,13 @@ class Images:
                 f"downloads. It has {known}; an operator adds more in {self._folder}/*.toml"
             )
             raise ImageError("ErrImagePull", "; ".join([text, *self._wrong]))
-        running = ".".join(map(str, sys.version_info[:3]))
-        if definition.python and not f"{running}.".startswith(f"{definition.python}."):
-            text = f'"{reference}" needs Python {definition.python}; this node runs {running}'
-            raise ImageError("ErrImagePull", text)
-        for needed in definition.host_files:
-            if not os.path.exists(needed.path):
-                text = f'"{reference}" needs {needed.path} of this machine: {needed.install}'
-                raise ImageError("ErrImagePull", text)
-        for mount in definition.mounts:
-            if not os.path.exists(mount.source):
-                text = f'"{reference}" contains {mount.source}, which does not exist here'
-                raise ImageError("ErrImagePull", text)
+        if missing := lacks(definition):
+            raise ImageError("ErrImagePull", f'"{reference}" {missing}')
         return definition
+
+    def _definition(self, reference: str) -> Definition | None:
+        self._read_definitions()
+        return self._definitions.get(normalize_reference(reference) or "")
 
     def _read_definitions(self) -> None:
         """Read the definition files again if one has changed; a wrong one leaves out only itself."""
@@ -217,7 +220,7 @@ class Images:
                 _link_programs(folder, definition.programs)
             else:
                 installer = Installer(folder, final, self._new.cache)
-                await installer.install(definition.requirements, say)
+                await installer.install(definition.requirements, definition.packages, say)
             await asyncio.to_thread(_seal, folder, final, definition)
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, True)
@@ -231,12 +234,14 @@ class Images:
         folder = (self._own if self._own.has(key) else self._new).final(key)
         mark = json.loads((folder / MARK).read_text())
         own = Mount(source=str(folder), path=str(folder), read_only=True)
-        env = {"PATH": f"{folder}/bin:{_SYSTEM_PATH}", "LANG": "C.UTF-8"}
+        programs = str(self._programs.links())
+        of_machine = Mount(source=programs, path=programs, read_only=True)
+        env = {"PATH": f"{folder}/bin:{programs}", "LANG": "C.UTF-8"}
         image = ImageEnv(
             reference=reference,
-            image_id=f"sha256:{_digest(definition)}",
+            image_id=f"sha256:{_content_digest(definition)}",
             env={**env, **definition.env},
-            mounts=(own, *interpreter_mounts(), *definition.mounts),
+            mounts=(own, of_machine, *interpreter_mounts(), *definition.mounts),
             size_bytes=mark["size_bytes"],
             working_dir=definition.working_dir,
         )
@@ -245,22 +250,48 @@ class Images:
         return replace(image, env={**image.env, "PATH": f"{folder}/bin"}, mounts=(own,))
 
 
-def _digest(definition: Definition) -> str:
-    """Return what identifies an environment: its requirements and the Python they are for."""
-    parts = [definition.requirements, sys.version, real_interpreter()]
-    if definition.programs is not None:
-        parts = ["programs", *definition.programs]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+def lacks(definition: Definition) -> str:
+    """Return what this machine lacks for an image, after its name in a sentence; "": nothing."""
+    running = ".".join(map(str, sys.version_info[:3]))
+    if definition.python and not f"{running}.".startswith(f"{definition.python}."):
+        return f"needs Python {definition.python}; this node runs {running}"
+    for needed in definition.host_files:
+        if not os.path.exists(needed.path):
+            return f"needs what this machine does not have; install it: {needed.install}"
+    for mount in definition.mounts:
+        if not os.path.exists(mount.source):
+            return f"contains a folder of this machine as {mount.path}, and the folder is not there"
+    for name in definition.programs or ():
+        if _find_program(name) is None:
+            return f"consists of programs of this machine, which has no {name}"
+    return ""
 
 
 def _environment_key(definition: Definition) -> str:
-    return _digest(definition)[:16]
+    """Return the name of an environment: its requirements, and the Python they are for."""
+    parts = [definition.requirements, sys.version, real_interpreter(), _LAYOUT]
+    parts.extend(definition.packages)
+    if definition.programs is not None:
+        parts = ["programs", *definition.programs]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _content_digest(definition: Definition) -> str:
+    """Return what identifies an image: its environment, and all else that its definition says."""
+    fields = asdict(definition)
+    del fields["reference"]
+    content = [_environment_key(definition), json.dumps(fields, sort_keys=True)]
+    return hashlib.sha256("\0".join(content).encode()).hexdigest()
+
+
+def _find_program(name: str) -> str | None:
+    return shutil.which(name, path="/usr/bin:/bin")
 
 
 def _link_programs(folder: Path, programs: tuple[str, ...]) -> None:
     (folder / "bin").mkdir(parents=True)
     for name in programs:
-        found = shutil.which(name, path="/usr/bin:/bin")
+        found = _find_program(name)
         if found is None:
             raise InstallError(f"this machine has no program {name}")
         (folder / "bin" / name).symlink_to(found)

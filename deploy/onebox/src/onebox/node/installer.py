@@ -1,13 +1,14 @@
-"""Installing a requirements file into a new virtual environment, and saying how it goes.
+"""Installing pip and a requirements file into a new environment, and saying how it goes.
 
-By `uv` where it is at hand, otherwise by venv and pip. Bytecode is compiled here: in a pod the
-environment is read-only, and every process would pay for the compilation again.
+By `uv` where it is at hand, otherwise by pip. Bytecode is compiled here: in a pod the environment
+is read-only, and every process would pay for the compilation again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import importlib.util
 import os
 import re
@@ -19,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from onebox.node.interpreter import real_interpreter
+from onebox.node.pythons import build_python, bundled_pip, put_pip
 
 # The installer dies with the node half (also where that ended before this was said to the kernel),
 # and everybody may read what it writes.
@@ -31,6 +33,11 @@ _LAUNCHER = (
 _DROPPED_VARIABLES = (
     *("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV"),
     *("CONDA_PREFIX", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "UV_PROJECT_ENVIRONMENT"),
+)
+# Without the modules that hold its compiled parts, it has found the folders of another Python.
+_CHECK_PYTHON = (
+    "import sys, ctypes, ssl, zlib; sys.prefix == sys.base_prefix == "
+    "sys.executable.rpartition('/bin/')[0] or sys.exit('it took ' + sys.prefix + ' for its own')"
 )
 _COUNT_PERIOD_S = 0.5
 _KEPT_LINES = 200
@@ -129,33 +136,71 @@ class Installer:
         self._cache = cache
         self._process: asyncio.subprocess.Process | None = None
 
-    async def install(self, requirements: str, say: Callable[[str], None]) -> None:
-        """Build the environment.
+    async def install(
+        self, requirements: str, package_folders: Sequence[str], say: Callable[[str], None]
+    ) -> None:
+        """Build the environment: a Python, pip, and what is required.
+
+        Args:
+            package_folders: of this machine; see `build_python`.
 
         Raises:
             InstallError: with the installer's reason; the folder may be left half-built.
         """
-        python = str(self._folder / "bin" / "python")
+        say("Making the environment")
+        try:
+            python = str(await asyncio.to_thread(build_python, self._folder, package_folders))
+        except ValueError as error:
+            raise InstallError(f"the Python of this machine cannot be used: {error}") from error
+        await self._run([python, "-I", "-S", "-c", _CHECK_PYTHON], Progress(), say)
         if has_uv():
-            create = [sys.executable, "-m", "uv", "venv", "--python", real_interpreter()]
             install = [sys.executable, "-m", "uv", "pip", "install", "--python", python]
             install += ["--compile-bytecode", "--no-progress"]
         else:
-            create = [real_interpreter(), "-m", "venv"]
             install = [python, "-m", "pip", "install", "--progress-bar", "off", "--compile"]
-        say("Making the environment")
-        await self._run([*create, str(self._folder)], Progress(), say)
+        await self._put_pip(python, install)
         if requirements.strip():
-            file = self._folder / "requirements.txt"
-            file.write_text(requirements)
-            progress = Progress()
-            counting = asyncio.create_task(self._count(progress, say))
+            await self._require(requirements, install, say)
             try:
-                await self._run([*install, "-r", str(file)], progress, say)
-            finally:
-                counting.cancel()
-                await asyncio.gather(counting, return_exceptions=True)
+                await self._run([python, "-I", "-m", "pip", "--version"], Progress(), say)
+            except InstallError as error:
+                raise InstallError(f"its pip does not run: {error}") from error
         await asyncio.to_thread(_relocate_scripts, self._folder, self._final)
+
+    async def _put_pip(self, python: str, install: Sequence[str]) -> None:
+        """Put the pip in place that Python brings along; all environments share its files."""
+        wheel = bundled_pip()
+        if wheel is None and has_uv():
+            await self._run([*install, "pip"], Progress(), lambda _line: None)
+            return
+        if wheel is None:
+            raise InstallError("this machine has neither uv nor the pip that Python brings along")
+        env = _installer_env(os.environ, self._cache)
+        key = hashlib.sha256(f"{sys.version} {real_interpreter()}".encode()).hexdigest()[:16]
+        kept = Path(env["UV_CACHE_DIR"]).parent / "pip" / f"{wheel.stem}-{key}"
+        if not kept.is_dir():
+            half_built = kept.with_name(f"{kept.name}.tmp-{os.getpid()}-{self._folder.name}")
+            await asyncio.to_thread(shutil.rmtree, half_built, True)
+            unpack = install if has_uv() else [python, str(wheel / "pip"), "install", "--compile"]
+            where = ["--target", str(half_built), "--no-deps", "--no-index", str(wheel)]
+            await self._run([*unpack, *where], Progress(), lambda _line: None)
+            with contextlib.suppress(OSError):  # another one was quicker
+                half_built.rename(kept)
+            await asyncio.to_thread(shutil.rmtree, half_built, True)
+        await asyncio.to_thread(put_pip, kept, self._folder)
+
+    async def _require(
+        self, requirements: str, install: Sequence[str], say: Callable[[str], None]
+    ) -> None:
+        file = self._folder / "requirements.txt"
+        file.write_text(requirements)
+        progress = Progress()
+        counting = asyncio.create_task(self._count(progress, say))
+        try:
+            await self._run([*install, "-r", str(file)], progress, say)
+        finally:
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
 
     def kill(self) -> None:
         """End the installer and all it started."""
@@ -213,7 +258,8 @@ def _installer_env(base: Mapping[str, str], cache: Path) -> dict[str, str]:
 
 
 def _count_installed(folder: Path) -> int:
-    return sum(1 for _ in folder.glob("lib/python*/site-packages/*.dist-info"))
+    """Return how many packages are in place besides pip."""
+    return sum(1 for _ in folder.glob("lib/python*/*-packages/*.dist-info")) - 1
 
 
 def _relocate_scripts(folder: Path, final: Path) -> None:

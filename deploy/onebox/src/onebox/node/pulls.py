@@ -67,6 +67,8 @@ class Puller:
             return present
         if policy == "Never":
             text = f'Container image "{image}" is not present with pull policy of Never'
+            if lacking := self.images.lacking(image):
+                text += f": it {lacking}"
             self.tell("Warning", "ErrImageNeverPull", text)
             self.tell("Warning", "Failed", "Error: ErrImageNeverPull")
             raise PullError("ErrImageNeverPull", text, time.monotonic() + INITIAL_S)

@@ -23,12 +23,13 @@ from onebox.node.syscalls import ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDON
 
 PROGRAM_FOLDERS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # No secrets: what the C library, the dynamic linker, TLS and common tools look up. passwd, group,
-# hosts, resolv.conf and nsswitch.conf are written for each container.
+# hosts, resolv.conf and nsswitch.conf are written for each container. Not `profile`: a login shell,
+# such as a terminal of JupyterLab, would get the machine's PATH by it and lose the image's Python.
 ETC_ENTRIES = (
     *("alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debian_version"),
     *("fonts", "gai.conf", "host.conf", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d"),
     *("localtime", "locale.alias", "magic", "mime.types", "networks", "OpenCL", "os-release"),
-    *("pki/ca-trust", "pki/tls/certs", "profile", "protocols", "rpc", "services", "shells"),
+    *("pki/ca-trust", "pki/tls/certs", "protocols", "rpc", "services", "shells"),
     *("skel", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone", "vulkan"),
 )
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")

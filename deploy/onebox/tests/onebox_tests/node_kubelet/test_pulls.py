@@ -37,6 +37,9 @@ class Shelf:
     def is_present(self, reference: str) -> ImageEnv | None:
         return ImageEnv(reference, "sha256:1", {}) if reference in self.present else None
 
+    def lacking(self, reference: str) -> str:
+        return ""
+
     async def ensure(self, reference: str, on_progress) -> ImageEnv:
         self.pulled += 1
         on_progress("half way")

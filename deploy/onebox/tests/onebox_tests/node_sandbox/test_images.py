@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ from onebox.node.imagefile import (
 )
 from onebox.node.images import ImageError, Images
 from onebox.node.installer import Installer, Progress, explain_failure
-from onebox.node.sandbox import StartError
+from onebox.node.pulls import Puller, PullError
+from onebox.node.sandbox import ImageEnv, StartError
 
 from .bench import DEADLINE_S, IS_ROOT, Bench, until
 
@@ -41,10 +43,18 @@ asyncio.run(main())
 """
 
 
+@pytest.fixture(autouse=True, scope="session")
+def cache(tmp_path_factory) -> Iterator[Path]:
+    """The installer's cache of all tests here: pip is unpacked and compiled once."""
+    folder = tmp_path_factory.mktemp("installer") / "uv-cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UV_CACHE_DIR", str(folder))
+        yield folder
+
+
 @pytest.fixture
 def home(tmp_path, monkeypatch) -> Path:
     """A node's home whose installer asks no package index."""
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
     for name in ("UV_NO_INDEX", "PIP_NO_INDEX"):
         monkeypatch.setenv(name, "1")
     (tmp_path / "home" / "images").mkdir(parents=True)
@@ -108,7 +118,7 @@ async def test_an_image_has_an_environment_of_its_own(bench: Bench, monkeypatch)
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
     image = await Images(bench.home).ensure(SLIM, lambda _line: None)
     folder = image.mounts[0].path
-    path = f"{folder}/bin:/usr/local/bin:/usr/bin:/bin"
+    path = f"{folder}/bin:{image.mounts[1].path}"
     assert image.env == {"PATH": path, "LANG": "C.UTF-8"}
     assert re.fullmatch(r"sha256:[0-9a-f]{64}", image.image_id)
 
@@ -161,10 +171,10 @@ async def test_an_image_is_installed_once_however_many_ask(home, monkeypatch):
     installations = 0
     install = Installer.install
 
-    async def counted(self, requirements, say) -> None:
+    async def counted(self, *arguments) -> None:
         nonlocal installations
         installations += 1
-        await install(self, requirements, say)
+        await install(self, *arguments)
 
     monkeypatch.setattr(Installer, "install", counted)
     images = Images(home)
@@ -240,7 +250,7 @@ def installers(home: Path) -> list[int]:
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if os.fsencode(home) in command and b"\0pip\0" in command:
+        if os.fsencode(home) in command and b"\0-r\0" in command:
             found.append(int(folder.name))
     return found
 
@@ -304,18 +314,63 @@ async def test_a_malformed_reference_is_refused(home, reference):
         ('python = "3.99"', f"needs Python 3.99; this node runs {RUNNING}"),
         (
             'host_files = [{ path = "/no/such/torch", install = "apt-get install x" }]',
-            "needs /no/such/torch of this machine: apt-get install x",
+            "needs what this machine does not have; install it: apt-get install x",
         ),
         (
             'mounts = [{ source = "no/such/folder", path = "/opt/x" }]',
-            "contains {home}/images/no/such/folder, which does not exist here",
+            "contains a folder of this machine as /opt/x, and the folder is not there",
         ),
     ],
 )
-async def test_what_an_image_needs_and_is_not_there_is_named(home, more, words):
+@pytest.mark.parametrize("policy", ["Always", "IfNotPresent", "Never"])
+async def test_what_an_image_needs_and_is_not_there_is_named(home, more, words, policy):
+    images = Images(home)
+    await images.ensure(SLIM, lambda _line: None)  # the same environment: both require nothing
     define(home, "", f"{more}\n")
-    error = await failure(Images(home), "test/hello:1")
-    assert error.message == f'"test/hello:1" {words.format(home=home)}'
+    await assert_lacking(images, policy, words)
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        (
+            'host_files = [{{ path = "{path}", install = "apt-get install x" }}]',
+            "apt-get install x",
+        ),
+        (
+            'mounts = [{{ source = "{path}", path = "/opt/x" }}]',
+            "contains a folder of this machine",
+        ),
+    ],
+)
+@pytest.mark.parametrize("policy", ["Always", "IfNotPresent", "Never"])
+async def test_what_was_removed_after_the_pull_is_missed_at_the_next_start(
+    home, field, words, policy
+):
+    needed = home / "needed"
+    needed.mkdir()
+    define(home, "", field.format(path=needed))
+    images = Images(home)
+    image = await images.ensure("test/hello:1", lambda _line: None)
+    assert image.image_id != (await images.ensure(SLIM, lambda _line: None)).image_id
+    assert (await pull(images, policy)).image_id == image.image_id
+    needed.rmdir()
+    await assert_lacking(images, policy, words)
+    needed.mkdir()  # installed again, it works without a restart
+    assert (await pull(images, policy)).image_id == image.image_id
+
+
+async def pull(images: Images, policy: str) -> ImageEnv:
+    """Have the image for a container, with its events told to nobody."""
+    container = {"image": "test/hello:1", "imagePullPolicy": policy}
+    return await Puller(images, lambda *_: None, lambda _line: None).obtain(container)
+
+
+async def assert_lacking(images: Images, policy: str, words: str) -> None:
+    with pytest.raises(PullError) as caught:
+        await pull(images, policy)
+    assert caught.value.reason == ("ErrImageNeverPull" if policy == "Never" else "ErrImagePull")
+    assert words in caught.value.message
 
 
 async def test_an_operators_definition_wins(home):
