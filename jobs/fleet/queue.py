@@ -126,8 +126,7 @@ class QueueEntries(Sequence[QueueEntry]):
         # What has left the queue in between is left out.
         return [
             QueueEntry(
-                *(positions[w.id], self._lengths[w.tenant_id]),
-                *(row, steps.of(row), told.get(w.id)),
+                positions[w.id], self._lengths[w.tenant_id], row, steps.of(row), told.get(w.id)
             )
             for w in chosen
             if (row := found.get(w.id)) is not None

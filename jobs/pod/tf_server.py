@@ -101,7 +101,6 @@ class Notebook:
             if is_ours:
                 os.unlink(self.path)
 
-
     def take_away_at_the_end(self) -> None:
         """When this process is asked to end, which it then does by that signal."""
 

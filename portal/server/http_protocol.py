@@ -40,7 +40,7 @@ class _Owed(Enum):
     TAKING = "to take what is sent"
 
 
-class _Strict(h11.Connection):  # type: ignore[misc] # see pyproject.toml
+class _Strict(h11.Connection):
     """h11's connection; refuses what it would take with a choice of its own."""
 
     def next_event(self) -> Any:

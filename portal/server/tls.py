@@ -81,7 +81,11 @@ class TlsProtocol(SSLProtocol):
         loop = asyncio.get_running_loop()
         inner = HeadDeadlineProtocol(**options)
         inner.outer = self
-        super().__init__(loop, inner, context, None, server_side=True, ssl_handshake_timeout=HEAD_S)
+        # Nobody waits for the connection to be made; the types know only of those that open one.
+        nobody: Any = None
+        super().__init__(
+            loop, inner, context, nobody, server_side=True, ssl_handshake_timeout=int(HEAD_S)
+        )
         self.began_at = loop.time()
 
     def connection_made(self, transport: Any) -> None:
@@ -93,7 +97,7 @@ class TlsProtocol(SSLProtocol):
         peers.let_go(self)
         super()._on_handshake_complete(handshake_exc)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: BaseException | None) -> None:
         peers.let_go(self)
         super().connection_lost(exc)
 

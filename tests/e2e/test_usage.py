@@ -50,7 +50,9 @@ def test_figures_of_a_training_that_runs_and_of_one_that_was_short(
     assert seen["requested"] == {"cpu_m": 1000, "memory_mib": 1024, "gpu_count": 0}
     assert 50 < seen["mean"]["cpu_m"] < 1100
     assert 200 <= seen["peak"]["memory_mib"] < 400
-    assert seen["totals"] == {}, "its volumes are folders of the machine's disk, which is no use of theirs"
+    assert seen["totals"] == {}, (
+        "its volumes are folders of the machine's disk, which is no use of theirs"
+    )
     assert (seen["now"]["gpu_percent"], seen["gpu_note"]) == (None, "")
     (row,) = [one for one in ada.get("usage/")["results"] if one["id"] == long["id"]]
     assert (row["name"], row["kind"]) == ("long", "job")

@@ -69,7 +69,7 @@ class Server(uvicorn.Server):  # type: ignore[misc] # uvicorn is not followed by
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         servers: list[Any] = []
-        plain = self.config
+        plain: uvicorn.Config = self.config  # type: ignore[has-type] # uvicorn is not followed by mypy
         for bound in sockets or ():
             if self.tls is not None and not servers:
                 self.config = copy.copy(plain)
