@@ -204,6 +204,11 @@ class Workload(models.Model):
         return in_role_order(self.replicas)
 
     @property
+    def pod_count(self) -> int:
+        """How many pods it has when all of it runs."""
+        return sum(asked.get("count", 1) for asked in self.replicas.values())
+
+    @property
     def path_prefix(self) -> str:
         """Where its gate answers on its NodePort: cookies of several on one host do not collide."""
         return f"/s/{self.pk.hex[:8]}/"

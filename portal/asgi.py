@@ -14,11 +14,13 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 from django.urls import re_path, reverse
 
 from jobs.logs.consumers import websocket_urlpatterns as log_sockets
-from portal.asgi_answer import Message
+from jobs.pod_api.callers import find_caller
+from portal.asgi_answer import Message, Receive, Send
 from portal.server.bodies import BodyDoor, FormHandler
-from portal.server.doors import Doors
+from portal.server.doors import PODS_PATH, Doors
 from portal.server.download_door import DownloadDoor
 from portal.server.limits import RequestLimit
+from portal.server.pods_pace import PodsPace
 from portal.server.probes import Probes
 from portal.server.request_threads import RequestThreads
 from portal.server.requests import Requests
@@ -26,9 +28,18 @@ from portal.storage.folder_app import FolderStoreApp
 from tenants.live_socket import websocket_urlpatterns as live_sockets
 from tenants.sockets import Badge, NoSuchSocket, badge_of, find_sender
 
-_django = RequestLimit(
-    RequestThreads(cast(Any, FormHandler()), settings.WEB_THREADS, settings.WEB_WAIT_S)
-)
+_handler: Any = FormHandler()
+
+
+def _django(threads: int) -> RequestLimit:
+    """Django, in threads of its own."""
+    return RequestLimit(RequestThreads(_handler, threads, settings.WEB_WAIT_S))
+
+
+async def _nobody(scope: Message) -> None:
+    """Pods upload nothing through Django."""
+
+
 _uploads = [reverse(name) for name in ("bundle-upload", "job-new", "api-bundles")]
 # Those whose answers are streamed to people (tests/portal/routes/limits.py).
 _downloads = ("job-log-download", "job-artifact", "audit-csv", "api-job-logs", "api-job-artifact")
@@ -41,15 +52,23 @@ def _badge_of(scope: Message) -> Badge | None:
     return None if badge == Badge() else badge
 
 
+_people = BodyDoor(
+    DownloadDoor(_django(settings.WEB_THREADS), _downloads, _badge_of), _uploads, find_sender
+)
+_pods = PodsPace(FolderStoreApp(BodyDoor(_django(settings.POD_THREADS), (), _nobody)), find_caller)
+
+
+async def _by_door(scope: Message, receive: Receive, send: Send) -> None:
+    """What pods ask keeps no thread and no place from people; `Doors` has looked who came by which."""
+    app = _pods if scope["path"].startswith(PODS_PATH) else _people
+    await app(scope, receive, send)
+
+
 # Origin and person are checked by the consumers themselves (portal/web/origins.py): a refusal must
 # reach the browser as a close code, which a refused handshake cannot carry.
 router = ProtocolTypeRouter(
     {
-        "http": Probes(
-            FolderStoreApp(
-                BodyDoor(DownloadDoor(_django, _downloads, _badge_of), _uploads, find_sender)
-            )
-        ),
+        "http": Probes(_by_door),
         "websocket": URLRouter([*log_sockets, *live_sockets, *_other_sockets]),
     }
 )

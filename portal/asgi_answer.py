@@ -12,6 +12,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 # For a request of which the rest is not read.
 CLOSE = (b"connection", b"close")
+TELL_PODS = "homeport.tell_pods"  # in the scope of a request by the pods' door
 
 
 def name_route(scope: Message, name: str) -> None:
@@ -20,6 +21,13 @@ def name_route(scope: Message, name: str) -> None:
     Layers between may give on a copy of the scope, so the name has a place that all of them share.
     """
     scope.get("route", {})["name"] = name
+
+
+def tell_pods(scope: Message, count: int) -> None:
+    """Says how many pods the token of a request is of, for who counts its calls."""
+    told = scope.get(TELL_PODS)
+    if told is not None:
+        told(count)
 
 
 async def send_answer(

@@ -118,6 +118,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # Requests that are worked on at once, each in a thread with a connection (request_threads.py).
 WEB_THREADS = environment.read("WEB_THREADS")
+POD_THREADS = environment.read("POD_THREADS")
 WEB_WAIT_S = environment.read("WEB_WAIT_S")
 
 DRAIN_S = environment.read("DRAIN_S")

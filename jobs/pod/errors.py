@@ -16,12 +16,16 @@ class PortalError(Exception):
         status: of an answer that will not change; 0 without an answer, or with one that says
             "later", which is worth another try.
         is_full: that "later" is because a disk there is full.
+        retry_after_s: how much later it says at least; 0: it does not say.
     """
 
-    def __init__(self, text: str, status: int = 0, is_full: bool = False) -> None:
+    def __init__(
+        self, text: str, status: int = 0, is_full: bool = False, retry_after_s: int = 0
+    ) -> None:
         super().__init__(text)
         self.status = status
         self.is_full = is_full
+        self.retry_after_s = retry_after_s
 
     @property
     def is_final(self) -> bool:

@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import time
 from typing import Any, BinaryIO, Callable, Dict, Optional
 from urllib.parse import SplitResult, urlsplit
@@ -14,6 +15,7 @@ from jobs.pod.protocol import codes
 
 NET_TIMEOUT_S = 30  # longer than the portal lets a question wait (jobs/pod_api/hosts.py)
 SEND_BYTES = 256 * 1024
+MOST_RETRY_AFTER_S = 60  # of what an answer asks for
 STARTING_RETRY_S = 180  # of a pod whose program has not begun
 INSUFFICIENT_STORAGE = 507
 # Names a file of authorities that are trusted beside those of the person's image.
@@ -126,7 +128,10 @@ def _exchange(
         return body
     text = f"{parts.netloc} answered {response.status}: {_sentence(body)}"
     if response.status in (408, 425, 429) or response.status >= 500:
-        raise PortalError(text, is_full=response.status == INSUFFICIENT_STORAGE)
+        told = response.getheader("Retry-After") or ""
+        retry_after_s = min(MOST_RETRY_AFTER_S, int(told)) if re.match(r"[0-9]{1,6}\Z", told) else 0
+        is_full = response.status == INSUFFICIENT_STORAGE
+        raise PortalError(text, is_full=is_full, retry_after_s=retry_after_s)
     raise PortalError(text, response.status)
 
 
@@ -168,7 +173,8 @@ class RetryBudget:
         return limit
 
     def keep_trying(self, action: Callable[[], Any]) -> Any:
-        """What the action returns; it is repeated with back-off while the portal is unreachable.
+        """What the action returns; it is repeated with back-off while the portal is unreachable, and not before
+        the time that it has asked for.
 
         Raises:
             PortalError: it is refused, or the budget is spent.
@@ -183,7 +189,7 @@ class RetryBudget:
                     raise
                 now = time.monotonic()
                 first_failure_at = now if first_failure_at is None else first_failure_at
-                again_at = now + pause_s
+                again_at = now + max(pause_s, error.retry_after_s)
                 while time.monotonic() < again_at:
                     if time.monotonic() >= self._limit(first_failure_at, error.is_full):
                         self._is_spent = True

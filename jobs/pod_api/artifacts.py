@@ -66,6 +66,8 @@ def artifacts(request: HttpRequest, job: Workload) -> dict[str, Any]:
     files = read_body(request, FilesBody).files
     _check_paths(files)
     refuse_archived(job)
+    if _are_kept(job, files):
+        return {"links": {}, "refused": {}}
     links: dict[str, Any] = {}
     refused: dict[str, str] = {}
     store = get_store()
@@ -81,7 +83,7 @@ def artifacts(request: HttpRequest, job: Workload) -> dict[str, Any]:
             total += file.size_bytes
             count += 1
             row = known.get(file.path)
-            if row is not None and row.uploaded_at is not None and _is_version(row, file):
+            if _is_kept(row, file):
                 continue
             problem = _too_much(file, total, count) or no_room(job, file.size_bytes)
             if problem:
@@ -95,7 +97,15 @@ def artifacts(request: HttpRequest, job: Workload) -> dict[str, Any]:
     return {"links": links, "refused": refused}
 
 
-def _is_version(row: Artifact, file: FileBody) -> bool:
+def _are_kept(job: Workload, files: list[FileBody]) -> bool:
+    """Whether all of them are listed in these versions, so that nothing is to be done."""
+    rows = {row.path: row for row in job.artifacts.filter(path__in=[file.path for file in files])}
+    return all(_is_kept(rows.get(file.path), file) for file in files)
+
+
+def _is_kept(row: Artifact | None, file: FileBody) -> bool:
+    if row is None or row.uploaded_at is None:
+        return False
     return (row.size_bytes, row.mtime_ns) == (file.size_bytes, file.mtime_ns)
 
 
@@ -129,6 +139,8 @@ def artifacts_done(request: HttpRequest, job: Workload) -> dict[str, Any]:
     files = read_body(request, FilesBody).files
     _check_paths(files)
     refuse_archived(job)
+    if _are_kept(job, files):
+        return {}
     store = get_store()
     for file in files:
         if store.find_size(_artifact_key(job, file)) != file.size_bytes:

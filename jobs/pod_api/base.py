@@ -14,6 +14,9 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 from msgspec import Meta
 
+from jobs.models import Workload
+from jobs.pod_api.callers import bearer_token
+from portal.asgi_answer import tell_pods
 from portal.errors import Refused
 from portal.log_lines import note
 
@@ -23,12 +26,11 @@ MAX_BATCH = 500  # rows of one body, or of one answer
 Position = Annotated[int, Meta(ge=0, le=2**62)]
 
 Body = TypeVar("Body")
-Owner = TypeVar("Owner")
 View = Callable[..., dict[str, Any] | HttpResponseBase]
 
 
 def pod_view(
-    find: Callable[[UUID, str], Owner], key: str, method: str = "POST"
+    find: Callable[[UUID, str], Workload], key: str, method: str = "POST"
 ) -> Callable[[View], Callable[..., HttpResponseBase]]:
     """Makes a view that takes what a pod belongs to and answers JSON, or a response, into one of a request.
 
@@ -46,13 +48,18 @@ def pod_view(
                 if request.method != method:
                     raise Refused(f"only {method} is answered here", "method_not_allowed", 405)
                 workload_id = where.pop(key)
-                owner = find(workload_id, _bearer_token(request))
+                header = str(request.META.get("HTTP_AUTHORIZATION", ""))
+                owner = find(workload_id, bearer_token(header))
                 note(job=str(workload_id))
+                tell_pods(getattr(request, "scope", {}), owner.pod_count)
                 found = view(request, owner, **where)
                 return JsonResponse(found) if isinstance(found, dict) else found
             except Refused as error:
                 rows = [one.as_dict() for one in error.errors]
-                return JsonResponse({"errors": rows}, status=error.status)
+                answer = JsonResponse({"errors": rows}, status=error.status)
+                if error.retry_after_s is not None:
+                    answer["Retry-After"] = str(error.retry_after_s)
+                return answer
 
         return inner
 
@@ -75,9 +82,3 @@ def read_body(request: HttpRequest, kind: type[Body], most: int = MAX_BODY_BYTES
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(f"the body is not what is expected: {error}", "invalid", 400) from error
-
-
-def _bearer_token(request: HttpRequest) -> str:
-    """The token of the request; empty: none."""
-    word, _, token = str(request.META.get("HTTP_AUTHORIZATION", "")).partition(" ")
-    return token.strip() if word == "Bearer" else ""

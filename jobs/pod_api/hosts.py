@@ -29,6 +29,7 @@ LOOK_S = 1.0
 # A quarter of the requests that are answered at once (portal/server/limits.py); who comes then is
 # answered with what there is, and asks again.
 MAX_WAITING = 500
+_RETRY_S = 5
 
 Addresses = dict[str, list[str]]  # role -> IP addresses by index; empty where none has been seen
 
@@ -40,6 +41,7 @@ class _Watch:
         self._job, self._attempt, self._counts = job, attempt, counts
         self._look: asyncio.Future[Addresses] | None = None
         self._at = 0.0
+        self.waiting = 0  # requests
 
     async def look(self) -> Addresses:
         now = time.monotonic()
@@ -73,6 +75,9 @@ def hosts(request: HttpRequest, job: Workload) -> StreamingHttpResponse:
     counts = {role.name: spec.replicas[role.name].count for role in roles}
     key = (job.pk, job.attempt)
     watch = _watches.setdefault(key, _Watch(*key, counts))
+    if watch.waiting >= job.pod_count:
+        text = "as many wait for these addresses as the training has pods"
+        raise Refused(text, "too_many_requests", 429, retry_after_s=_RETRY_S)
     return streamed(
         request,
         _answer(watch),
@@ -84,12 +89,16 @@ def hosts(request: HttpRequest, job: Workload) -> StreamingHttpResponse:
 
 async def _answer(watch: _Watch) -> AsyncIterator[bytes]:
     until = time.monotonic() + WAIT_S
-    found = await watch.look()
-    if not _places.locked():
-        async with _places:
-            while not all(map(all, found.values())) and time.monotonic() < until:
-                await asyncio.sleep(LOOK_S)
-                found = await watch.look()
+    watch.waiting += 1
+    try:
+        found = await watch.look()
+        if not _places.locked():
+            async with _places:
+                while not all(map(all, found.values())) and time.monotonic() < until:
+                    await asyncio.sleep(LOOK_S)
+                    found = await watch.look()
+    finally:
+        watch.waiting -= 1
     yield json.dumps(found).encode()
 
 

@@ -137,9 +137,11 @@ def commit(request: HttpRequest, job: Workload) -> dict[str, Any]:
     found = read_body(request, CommitBody).commit
     if "git" not in (spec_of(job, TrainingSpec).source or {}):
         raise Refused("the code of this training does not come from git", "not_found", 404)
+    if job.source_commit or not found:
+        return {"commit": job.source_commit}
     with transaction.atomic():
         first = Workload.objects.filter(pk=job.pk, source_commit="")
-        if found and first.update(source_commit=found, revision=F("revision") + 1):
+        if first.update(source_commit=found, revision=F("revision") + 1):
             job.refresh_from_db(fields=["revision"])
             transaction.on_commit(partial(changes.tell_browsers, job))
         told = Workload.objects.values_list("source_commit", flat=True).get(pk=job.pk)

@@ -19,7 +19,7 @@ from jobs.models import Node, Replica, Workload
 from jobs.rules.states import Desired, WorkloadState
 from jobs.usage import minutes as by_minute
 from jobs.usage import plot
-from jobs.usage.minutes import Asked, Figures, Told
+from jobs.usage.minutes import Asked, Figures, Minute, Told
 from jobs.usage.models import ReplicaUsage, UsageHour
 from jobs.usage.volumes import VolumeUse, volumes_of
 from portal.web.format import duration_text
@@ -47,7 +47,6 @@ def asked_of(workload: Workload, role: str) -> Asked:
     return Asked(asked.get("cpu_millicores", 0), memory_mib, asked.get("gpu_count", 0))
 
 
-@transaction.atomic
 def keep(
     workload: Workload, role: str, index: int, attempt: int, told: Told, problem: str = ""
 ) -> bool:
@@ -57,11 +56,25 @@ def keep(
         attempt: of a notebook its start.
         problem: why minutes were left out of what was told.
     """
+    known = ReplicaUsage.objects.filter(workload=workload, role=role, index=index).first()
+    if known is not None and known.problem == problem and not _fresh(known, told):
+        return False  # without a write
+    return _keep(workload, role, index, attempt, told, problem)
+
+
+def _fresh(row: ReplicaUsage, told: Told) -> dict[int, Minute]:
+    return {minute.at: minute for minute in told.minutes if minute.at > row.last_at}
+
+
+@transaction.atomic
+def _keep(
+    workload: Workload, role: str, index: int, attempt: int, told: Told, problem: str
+) -> bool:
     now = timezone.now()
     row, _is_new = ReplicaUsage.objects.select_for_update().get_or_create(
         workload=workload, role=role, index=index, defaults={"told_at": now}
     )
-    fresh = {minute.at: minute for minute in told.minutes if minute.at > row.last_at}
+    fresh = _fresh(row, told)
     row.problem = problem
     if not fresh:
         row.save(update_fields=["problem"])

@@ -153,6 +153,12 @@ SETTINGS: tuple[Setting, ...] = (
         parse_count,
     ),
     Setting(
+        "POD_THREADS",
+        "8",
+        "the same of requests of pods, which have threads of their own",
+        parse_count,
+    ),
+    Setting(
         "WEB_WAIT_S",
         "60",
         "seconds that a request waits for its turn before it is answered 503; less than a load "
@@ -321,7 +327,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "SUBMITS_PER_MINUTE",
         "30",
-        "most trainings, notebooks and TensorBoards that one person submits in a minute",
+        "most trainings, notebooks and TensorBoards that one person submits in a minute; as many dry runs",
         parse_number,
     ),
     Setting(

@@ -2,11 +2,16 @@
 
 import http.client
 import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
-from jobs.pod.portal_client import PortalClient, PortalError
+from jobs.pod import portal_client
+from jobs.pod.portal_client import MOST_RETRY_AFTER_S, PortalClient, PortalError, RetryBudget
 
 
 @pytest.mark.parametrize(
@@ -30,3 +35,70 @@ def test_a_connection_that_fails_in_any_way_is_asked_for_again(
         PortalClient("https://portal.lab", "token").put(link, io.BytesIO(b"abc"), 3)
     assert told.value.status == 0
     assert "secret" not in str(told.value)
+
+
+@contextmanager
+def answering(*answers: tuple[int, str]) -> Iterator[str]:
+    """A portal that gives these answers, status and `Retry-After`, one after the other."""
+    left = list(answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            status, retry_after = left.pop(0)
+            self.send_response(status)
+            if retry_after:
+                self.send_header("Retry-After", retry_after)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_words: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Clock:
+    """Time that passes by sleeping alone."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "waited_s"),
+    [
+        (429, "", 1),
+        (429, "7", 7),
+        (503, "7", 7),
+        (429, "0", 1),
+        (429, "999999", MOST_RETRY_AFTER_S),
+        (429, "Fri, 31 Dec 1999 23:59:59 GMT", 1),
+        (429, "-5", 1),
+        (429, "\u0663", 1),
+    ],
+)
+def test_who_is_told_to_come_again_later_does_so_then(
+    monkeypatch: pytest.MonkeyPatch, status: int, retry_after: str, waited_s: int
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(portal_client, "time", clock)
+    told = retry_after.encode().decode("latin-1")
+    with answering((status, told), (200, "")) as url:
+        portal = PortalClient(url, "token")
+        assert RetryBudget(600, 600).keep_trying(lambda: portal.post("jobs/", {})) == {}
+    assert clock.now == pytest.approx(waited_s, abs=0.3)
