@@ -34,12 +34,14 @@ class PodSecrets:
         env: whose values are variables of the program.
         files: name of the secret -> its object; read-only at `/secrets/NAME`.
         git: what `fetch` alone is given; empty: none.
+        variables: names of those variables, whose values are told to nobody.
     """
 
     pull: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     git: str = ""
+    variables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -168,11 +170,15 @@ def _pod_secrets(tenant: Tenant, uses: Mapping[str, str], git: str) -> PodSecret
         # Of what has been deleted since there is no such object, which is told before pods are made.
         return latest[name].object_name if name in latest else names.user_secret_name(name, 0)
 
+    of_env = [name for name, use in uses.items() if use == "env"]
     return PodSecrets(
         pull=tuple(row.object_name for row in rows if row.kind == UserSecret.Kind.REGISTRY),
-        env=tuple(of(name) for name, use in uses.items() if use == "env"),
+        env=tuple(map(of, of_env)),
         files={name: of(name) for name, use in uses.items() if use == "files"},
         git=of(git) if git else "",
+        variables=tuple(
+            sorted({key for name in of_env if name in latest for key in latest[name].keys})
+        ),
     )
 
 

@@ -41,9 +41,11 @@ RUNNER_MODULES = (
     "portal_client",
     "program",
     "ratelimit",
+    "redaction",
     "sampling",
     "segments",
     "shipping",
+    "tail",
     "volume",
 )
 MPI_MODULES = ("mpi_launch", "files")

@@ -70,6 +70,10 @@ class Paths(NamedTuple):
     def message(self) -> str:
         return os.path.join(self.root, "dev/termination-log")
 
+    @property
+    def secrets(self) -> str:
+        return os.path.join(self.root, "secrets")
+
     def volumes(self, *names: str) -> "Volumes":
         return Volumes({name: os.path.join(self.root, name) for name in names}, self.message)
 
@@ -124,8 +128,8 @@ def write_in_room(path: str, text: str) -> None:
 def write_message(path: str, message: TerminationMessage) -> None:
     """Leaves the termination message; without it the exit code tells what it can."""
     try:
-        with open(path, "w") as file:
-            file.write(encode(message))
+        with open(path, "wb") as file:
+            file.write(encode(message).encode())
     except OSError as error:
         sys.stderr.write(notice(f"no termination message: {error}"))
 

@@ -27,7 +27,7 @@ class PortalClient:
 
     def __init__(self, portal_url: str, token: str) -> None:
         self._base = portal_url.rstrip("/") + "/internal/v1/"
-        self._token = token
+        self.token = token
 
     def post(self, path: str, body: Dict[str, Any]) -> Dict[str, Any]:
         """One call.
@@ -45,7 +45,7 @@ class PortalClient:
         return self._call("GET", path, {}, b"")
 
     def _call(self, method: str, path: str, headers: Dict[str, str], data: bytes) -> Dict[str, Any]:
-        headers = {"Authorization": "Bearer " + self._token, **headers}
+        headers = {"Authorization": "Bearer " + self.token, **headers}
         answer = _exchange(
             method, self._base + path, headers, lambda connection: connection.send(data)
         )

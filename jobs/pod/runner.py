@@ -28,7 +28,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from jobs.pod import mpi
 from jobs.pod.artifacts import Artifacts, list_artifacts, ship_artifacts
 from jobs.pod.checkpoints import told_checkpoint
-from jobs.pod.diagnosis import TAIL_BYTES, diagnose
+from jobs.pod.diagnosis import diagnose
 from jobs.pod.errors import PortalError
 from jobs.pod.files import (
     Config,
@@ -55,6 +55,7 @@ from jobs.pod.program import (
     Live,
     Program,
     ending_of,
+    find_windows_script,
     unstartable,
     whole_environment,
 )
@@ -62,9 +63,11 @@ from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.placeholders import OLDER_ENVIRONMENT, ReplicaContext, final_command
 from jobs.pod.protocol.termination import TerminationMessage
+from jobs.pod.redaction import Redaction, secret_values
 from jobs.pod.sampling import Sampler
 from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
 from jobs.pod.shipping import Shipper, ship_kept
+from jobs.pod.tail import Tail
 from jobs.pod.volume import LogVolume, is_full
 
 # Where the store is full: it stays so until somebody makes room, and this pod holds the program's GPUs
@@ -78,8 +81,17 @@ class Runner:
     """One replica from start to end."""
 
     def __init__(
-        self, config: Config, context: ReplicaContext, portal: PortalClient, message_path: str
+        self,
+        config: Config,
+        context: ReplicaContext,
+        portal: PortalClient,
+        message_path: str,
+        secrets: str,
     ) -> None:
+        """
+        Args:
+            secrets: the folder that those are below which the program is given as files.
+        """
         self._config = config
         self._context = context
         self._portal = portal
@@ -110,7 +122,10 @@ class Runner:
         self._at_line_start = True
         self._told_problem = False
         self._blocked_until = float("inf")
-        self._tail = b""  # of what the program wrote
+        self._tail = Tail()  # of what the program wrote
+        self._command: List[str] = []
+        self._env: Dict[str, str] = {}
+        self._secrets = secrets
 
     # Called between any two lines of the main thread: writes attributes, takes no lock.
     def on_signal(self, number: int, _frame: Any) -> None:
@@ -188,6 +203,8 @@ class Runner:
         )
         of_role = config.get("environment", {}).get(context.role, OLDER_ENVIRONMENT)
         env = whole_environment(config.get("env") or {}, of_role, context, dict(os.environ))
+        self._command = command
+        self._env = env
         try:
             self._program = Program(command, env)
         except (OSError, ValueError) as error:
@@ -278,8 +295,20 @@ class Runner:
         is_server = self._programs.get(self._context.role) == codes.TF_SERVER
         if is_server and ending.exit_code == codes.EXIT_NO_PROGRAM:
             return ending._replace(reason=codes.NO_TENSORFLOW, text="the image has no TensorFlow")
-        found = diagnose(self._tail)
-        return ending if found is None else Ending(ending.exit_code, found.code, found.detail)
+        values = secret_values(self._env, self._config.get("secret_env") or (), self._secrets)
+        found = diagnose(
+            self._tail,
+            ending.exit_code,
+            redaction=Redaction([*values, self._portal.token]),
+            command=self._command,
+            windows_script=find_windows_script(self._command),
+            slots=self._config.get("slots", 0) * len(self._context.hosts.get("worker", ())),
+        )
+        if found is None:
+            return ending
+        if found.code == codes.FAILED:
+            return ending._replace(last_words=found.detail)
+        return Ending(ending.exit_code, found.code, found.detail)
 
     def _of_full_volume(self, ending: Ending) -> Ending:
         """A program that fails on a full volume mostly dies of that; the same ending otherwise."""
@@ -323,8 +352,7 @@ class Runner:
         """Copies what there is; False at the end of the output."""
         data = os.read(program.output_fd, READ_BYTES)
         if data:
-            whole = data if len(data) >= TAIL_BYTES else self._tail + data
-            self._tail = whole[-TAIL_BYTES:]
+            self._tail.feed(data)
             self._emit(data)
         return bool(data)
 
@@ -435,7 +463,7 @@ class Runner:
     def _write_message(self, ending: Ending, is_uploaded: bool) -> None:
         archive = self._archive.problem[0] if self._archive.problem is not None else ""
         message = TerminationMessage(
-            ending.reason, ending.text, ending.exit_code, is_uploaded, archive
+            ending.reason, ending.text, ending.exit_code, is_uploaded, archive, ending.last_words
         )
         write_message(self._message_path, message)
 
@@ -452,7 +480,7 @@ def main(arguments: List[str]) -> int:
         config = paths.read_config()
         context = read_context(config, dict(os.environ))
         portal = PortalClient(os.environ["HOMEPORT_URL"], paths.read_token())
-        runner = Runner(config, context, portal, paths.message)
+        runner = Runner(config, context, portal, paths.message, paths.secrets)
     except (OSError, ValueError, KeyError, TypeError) as error:
         text = f"the pod's own configuration cannot be used: {type(error).__name__} {error}"
         sys.stderr.write(notice(text))

@@ -65,26 +65,39 @@ def reason_of_end(who: str, end: ContainerExit, memory_limit: str) -> Reason:
     if end.cluster_reason in {"ContainerCannotRun", "StartError", "CreateContainerError"}:
         code = "command_not_found" if end.exit_code == codes.EXIT_NOT_FOUND else "start_error"
         return reasons.make(code, who=who, detail=end.message or end.cluster_reason)
-    return reason_of_code(who, end.exit_code, told.text)
+    if not told.reason:  # nothing of ours ran, or it was killed
+        found = _by_convention(who, end.exit_code)
+        if found is not None:
+            return found
+    return reason_of_code(who, end.exit_code, told.last_words)
 
 
-def reason_of_code(who: str, exit_code: int, detail: str = "") -> Reason:
-    """What an exit code alone tells, by the shells' convention."""
+def _by_convention(who: str, exit_code: int) -> Reason | None:
+    """What the shells' exit codes mean of the command itself; of a program that has run they tell of any command in it."""
     if exit_code == codes.EXIT_NOT_EXECUTABLE:
-        return reasons.make("command_not_executable", who=who)
+        return reasons.make("command_not_executable", who=who, detail="it is not executable")
     if exit_code == codes.EXIT_NOT_FOUND:
-        return reasons.make(
-            "command_not_found", who=who, detail=detail or "the image does not contain this program"
-        )
+        detail = "the image does not contain this program"
+        return reasons.make("command_not_found", who=who, detail=detail)
+    return None
+
+
+def reason_of_code(who: str, exit_code: int, last_words: str = "") -> Reason:
+    """What the exit code of a program that has run tells.
+
+    Args:
+        last_words: of its output; empty when they are not known.
+    """
+    words = f": {last_words}" if last_words else "."
     number = exit_code - codes.SIGNAL_BASE
     try:
         known = signal.Signals(number) if number < _FIRST_REALTIME else None
     except ValueError:
         known = None
     if known is None:
-        return reasons.make("exit_code", who=who, exit_code=exit_code)
+        return reasons.make("exit_code", who=who, exit_code=exit_code, words=words)
     hint = _SIGNAL_HINTS.get(known, "Read the end of its log.")
-    return reasons.make("signal", who=who, number=number, name=known.name, hint=hint)
+    return reasons.make("signal", who=who, number=number, name=known.name, words=words, hint=hint)
 
 
 def reason_of_eviction(who: str, message: str) -> Reason:

@@ -256,7 +256,7 @@ ROWS: dict[str, tuple[str, str]] = {
         ),
     ),
     # --- failed by its own program ---
-    "exit_code": ("{who} ended with exit code {exit_code}.", _LOG),
+    "exit_code": ("{who} ended with exit code {exit_code}{words}", _LOG),
     "missing_module": (
         "{who} ended because a Python module is missing: {detail}",
         "Choose an image that has it, or put it beside your code.",
@@ -332,8 +332,39 @@ ROWS: dict[str, tuple[str, str]] = {
         "{who} ended because its code is not valid Python: {detail}",
         "Correct the code; the image's Python may be older than the code needs.",
     ),
+    "script_missing": (
+        "{who} ended because it did not find what it was told to run: {detail}",
+        (
+            "Correct the path or the module's name. The program starts in /workspace, where the code "
+            "is: files of an uploaded folder are there without the folder's own name, those of an "
+            "archive as it has them."
+        ),
+    ),
+    "shell_command_missing": (
+        "{who} ended because a command was not found: {detail}",
+        (
+            "Check its name, and choose an image that has it. Shells here read no .bashrc, which "
+            "“conda activate” and “module” need."
+        ),
+    ),
+    "windows_lines": (
+        "{who} ended because a script has Windows line ends: {detail}",
+        "Save it with the line ends of Linux (sed -i 's/\\r$//' FILE), and upload it again.",
+    ),
+    "notebook_as_script": (
+        "{who} ended because a notebook was run as a script: {detail}",
+        "Run it with jupyter nbconvert --to notebook --execute FILE.",
+    ),
+    "mpi_slots": (
+        "{who} ended because mpirun cannot start so many processes: {detail}",
+        "Request more workers, or more of what slots are counted by; or start fewer with -np.",
+    ),
+    "mpi_option": (
+        "{who} ended because mpirun does not take its options: {detail}",
+        "Write the options of the image's MPI, of Open MPI 5 with two dashes; mpirun --help lists them.",
+    ),
     "command_not_executable": (
-        "{who} could not run the command: it is not executable.",
+        "{who} could not run the command: {detail}",
         "Start it by its interpreter (python train.py), or make the file executable.",
     ),
     "command_not_found": (
@@ -345,7 +376,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "{who} used more than its {limit} of memory and was ended.",
         "Request more memory, or use a smaller batch.",
     ),
-    "signal": ("{who} was ended by signal {number} ({name}).", "{hint}"),
+    "signal": ("{who} was ended by signal {number} ({name}){words}", "{hint}"),
     "deadline": (
         "The training reached its deadline of {deadline}.",
         "What it saved is in its log directory; submit again with a later deadline.",

@@ -244,7 +244,9 @@ def test_no_input_changes_the_shape_of_a_manifest(training: Workload, attempt: i
 
 @pytest.mark.parametrize("training", [SINGLE, TF_PS], ids=["single", "tf-ps"])
 def test_each_container_is_given_the_secrets_that_it_needs(training: Workload) -> None:
-    own = PodSecrets(("user-hub-1",), ("user-wandb-2",), {"gcs": "user-gcs-1"}, "user-key-3")
+    own = PodSecrets(
+        ("user-hub-1",), ("user-wandb-2",), {"gcs": "user-gcs-1"}, "user-key-3", ("KEY",)
+    )
     documents = render_training(training, attempt=1, pods=replace(PODS, secrets=own))
     pods = [
         one["spec"]["template"]["spec"] for one in documents if "template" in one.get("spec", {})
@@ -264,6 +266,8 @@ def test_each_container_is_given_the_secrets_that_it_needs(training: Workload) -
         assert named["git-secret"]["secretName"] == "user-key-3"
     name = documents[1]["metadata"]["name"]
     assert named_secrets(documents, besides=name) == {"user-wandb-2", "user-gcs-1", "user-key-3"}
+    # So that the runner can take their values out of what it tells.
+    assert json.loads(documents[2]["data"]["job.json"])["secret_env"] == ["KEY"]
 
 
 def test_tasks_of_an_array_are_counted_by_place_and_fail_alone() -> None:

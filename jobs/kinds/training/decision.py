@@ -168,14 +168,14 @@ def _ended(row: ReplicaRow) -> float:
 
 
 def _of_row(now: Situation, row: ReplicaRow) -> Reason:
-    """A row keeps code and text; the next step is in the table."""
+    """A row keeps code and text; the next step is in the table, or goes by the exit code."""
     if not row.reason_code:
         return reasons.NONE
     if row.exit_code:
         memory = now.row.memory[row.key.role]
         again = endings.reason_of_end(row.key.who, endings.ContainerExit(row.exit_code), memory)
         if again.code == row.reason_code:
-            return again
+            return Reason(row.reason_code, row.reason_text, again.next_step)
     return Reason(row.reason_code, row.reason_text, reasons.ROWS[row.reason_code][1])
 
 
@@ -248,7 +248,7 @@ def find_replaced(now: Situation) -> Iterator[Restarts]:
 def _restart_cause(now: Situation, pod: PodFacts) -> Reason:
     who = pod.key.who
     if pod.last_end is None or pod.last_end.exit_code == 0:
-        return reasons.make("exit_code", who=who, exit_code=0)
+        return endings.reason_of_code(who, 0)
     return endings.reason_of_end(who, pod.last_end, now.row.memory[pod.key.role])
 
 

@@ -71,6 +71,12 @@ NAME_UNKNOWN = "name_unknown"
 ADDRESS_IN_USE = "address_in_use"
 BAD_ARGUMENTS = "bad_arguments"
 SYNTAX_ERROR = "syntax_error"
+SCRIPT_MISSING = "script_missing"
+SHELL_COMMAND_MISSING = "shell_command_missing"
+WINDOWS_LINES = "windows_lines"
+NOTEBOOK_AS_SCRIPT = "notebook_as_script"
+MPI_SLOTS = "mpi_slots"
+MPI_OPTION = "mpi_option"
 # Of rescue.
 UPLOADED = "uploaded"
 NOT_UPLOADED = "not_uploaded"
@@ -118,6 +124,12 @@ EXPLAINED = frozenset(
         ADDRESS_IN_USE,
         BAD_ARGUMENTS,
         SYNTAX_ERROR,
+        SCRIPT_MISSING,
+        SHELL_COMMAND_MISSING,
+        WINDOWS_LINES,
+        NOTEBOOK_AS_SCRIPT,
+        MPI_SLOTS,
+        MPI_OPTION,
     }
 )
 

@@ -15,6 +15,7 @@ class TerminationMessage(NamedTuple):
         text: a sentence.
         uploaded: whether all of the log is in the object store; None of who ships nothing.
         archive: reason code for a part of the log that could not be kept; empty when all is.
+        last_words: the line of its output that tells most of why it failed; empty: none does, or `text` is it.
     """
 
     reason: str = ""
@@ -22,20 +23,27 @@ class TerminationMessage(NamedTuple):
     exit_code: Optional[int] = None
     uploaded: Optional[bool] = None
     archive: str = ""
+    last_words: str = ""
 
 
 def encode(message: TerminationMessage) -> str:
-    """The message as JSON of at most `MESSAGE_BYTES`; a sentence that is too long is cut."""
+    """The message as JSON of at most `MESSAGE_BYTES` of UTF-8; a sentence that is too long is cut."""
     while True:
         fields = message._asdict()
         if message.uploaded is None:
             del fields["uploaded"]
-        if not message.archive:
-            del fields["archive"]
-        text = json.dumps(fields)
-        if len(text) <= MESSAGE_BYTES:
-            return text
-        message = message._replace(text=message.text[: len(message.text) // 2] + "...")
+        for name in ("archive", "last_words"):
+            if not fields[name]:
+                del fields[name]
+        # As it is: an escaped sign takes 6 or 12 bytes. What is no text, as half of a pair, cannot be sent.
+        plain = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
+        if len(plain) <= MESSAGE_BYTES:
+            return plain.decode()
+        text, words = message.text, message.last_words
+        if len(words) > len(text):
+            message = message._replace(last_words=words[: len(words) // 2] + "…")
+        else:
+            message = message._replace(text=text[: len(text) // 2] + "...")
 
 
 def parse(text: str) -> TerminationMessage:
@@ -53,4 +61,5 @@ def parse(text: str) -> TerminationMessage:
         exit_code=code if isinstance(code, int) and not isinstance(code, bool) else None,
         uploaded=uploaded if isinstance(uploaded, bool) else None,
         archive=fields["archive"] if isinstance(fields.get("archive"), str) else "",
+        last_words=fields["last_words"] if isinstance(fields.get("last_words"), str) else "",
     )

@@ -1,12 +1,17 @@
 """The last lines of a program's output tell why it failed."""
 
+import json
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.pod import diagnosis
-from jobs.pod.diagnosis import diagnose
+from jobs.pod.diagnosis import LINE_CHARS, Finding, diagnose
 from jobs.pod.protocol import codes
+from jobs.pod.redaction import HIDDEN, Redaction
+from jobs.pod.tail import TAIL_BYTES, Tail
 from jobs.rules import reasons
 from tests.jobs.pod.pods import Pod
 
@@ -47,10 +52,22 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize("code", diagnosis.CODES)
+def tail_of(output: bytes, chunk_bytes: int = 64 * 1024) -> Tail:
+    tail = Tail()
+    for at in range(0, len(output), chunk_bytes):
+        tail.feed(output[at : at + chunk_bytes])
+    return tail
+
+
+def told(output: str, exit_code: int = 1) -> Finding | None:
+    """What is said of a whole output."""
+    return diagnose(tail_of(output.encode()), exit_code)
+
+
+@pytest.mark.parametrize("code", LINES)
 def test_each_cause_is_found_and_told(code: str) -> None:
     output = f"step 1\n\x1b[31mTraceback (most recent call last):\x1b[0m\n{LINES[code]}\n"
-    found = diagnose(output.encode())
+    found = told(output)
     assert found is not None
     assert (found.code, found.detail) == (code, LINES[code][:300] + "…" * (len(LINES[code]) > 300))
     assert code in codes.EXPLAINED
@@ -59,7 +76,7 @@ def test_each_cause_is_found_and_told(code: str) -> None:
 
 def found_in(output: str) -> str:
     """The code of the cause."""
-    found = diagnose(output.encode())
+    found = told(output)
     return found.code if found else ""
 
 
@@ -115,6 +132,7 @@ def test_words_of_cuda_and_nccl_are_known(line: str) -> None:
 
 def test_a_warning_long_ago_is_no_cause() -> None:
     assert found_in("cat: /etc/x: Permission denied\n" + "step\n" * 40) == found_in("") == ""
+    assert found_in("ValueError: x is ignored\n" + "step 3, error 0.2\n" * 40) == ""
 
 
 def test_the_last_cause_counts() -> None:
@@ -124,8 +142,8 @@ def test_the_last_cause_counts() -> None:
 
 @given(st.binary(max_size=4000))
 def test_no_bytes_break_it(data: bytes) -> None:
-    found = diagnose(data)
-    assert found is None or found.code in diagnosis.CODES
+    found = diagnose(tail_of(data))
+    assert found is None or found.code in {codes.FAILED, *codes.EXPLAINED}
 
 
 def test_the_runner_tells_the_cause_of_a_failure_only(pod: Pod) -> None:
@@ -136,3 +154,300 @@ def test_the_runner_tells_the_cause_of_a_failure_only(pod: Pod) -> None:
     pod.python("print('MemoryError'); raise SystemExit(0)")
     assert pod.run()[0] == 0
     assert pod.message["reason"] == "completed"
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n    f()\n'
+CHAINED = "\nDuring handling of the above exception, another exception occurred:\n\n"
+TORCHRUN = f"""\
+W1128 10:00:00.000000 41 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 43 closing signal SIGTERM
+E1128 10:00:00.100000 41 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 0 (pid: 42) of binary: /usr/bin/python3
+Traceback (most recent call last):
+  File "/usr/local/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+{"=" * 60}
+train.py FAILED
+{"-" * 60}
+Failures:
+  <NO_OTHER_FAILURES>
+{"-" * 60}
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-28_10:00:00
+  exitcode  : 1 (pid: 42)
+  error_file: <N/A>
+{"=" * 60}
+"""
+OPEN_MPI = f"""\
+{"-" * 74}
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[12345,1],0]
+  Exit code:    1
+{"-" * 74}
+"""
+HYDRA = f"""\
+{"=" * 83}
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 41 RUNNING AT w-0
+=   EXIT CODE: 1
+=   CLEANING UP REMAINING PROCESSES
+=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES
+{"=" * 83}
+"""
+# What a program wrote, and its last words.
+LAST_WORDS = {
+    "plain": (TRACEBACK + "EOFError: EOF when reading a line\n", "EOFError: EOF when reading a line"),
+    "without a message": (TRACEBACK + "AssertionError\n", "AssertionError"),
+    "printed before": ("step 1\nERROR: retry\n" + TRACEBACK + "ValueError: bad\n", "ValueError: bad"),
+    "printed after": (TRACEBACK + "ValueError: bad\nsaving...\n3 errors\n", "ValueError: bad"),
+    "chained": (TRACEBACK + "KeyError: 'a'\n" + CHAINED + TRACEBACK + "demo.ConfigError: no a\n", "demo.ConfigError: no a"),
+    "several lines": (TRACEBACK + "ValueError: shapes differ\n  a: 3\nb: 4\n", "ValueError: shapes differ"),
+    "a break first": (TRACEBACK + "RuntimeError:\n\nweights are missing:\n a\n", "RuntimeError: weights are missing:"),
+    "of a thread": (
+        "Exception in thread Thread-1:\n" + TRACEBACK + "OSError: socket\n" + TRACEBACK + "ValueError: main\n",
+        "ValueError: main",
+    ),
+    "a group": (
+        (
+        "  + Exception Group Traceback (most recent call last):\n  |   File \"t.py\", line 1, in <module>\n"
+        "  | ExceptionGroup: two (1 sub-exception)\n  +-+---------------- 1 ----------------\n"
+        "    | Traceback (most recent call last):\n    |   File \"t.py\", line 1, in <module>\n"
+        "    | ValueError: inner\n    +------------------------------------\n"
+        ),
+        "ValueError: inner",
+    ),
+    "of a rank": ("".join(f"[rank1]: {row}\n" for row in (TRACEBACK + "ValueError: rank").split("\n")), "ValueError: rank"),
+    "torchrun": (TRACEBACK + "ValueError: child\n" + TORCHRUN, "ValueError: child"),
+    "torchrun alone": (TORCHRUN[TORCHRUN.index("Traceback") :], "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"),
+    "accelerate": (
+        TRACEBACK + "ValueError: child\n" + TRACEBACK
+        + "subprocess.CalledProcessError: Command '['python']' returned non-zero exit status 1.\n",
+        "ValueError: child",
+    ),
+    "a command of it": (
+        "step 1\n" + TRACEBACK + "subprocess.CalledProcessError: Command '['wget']' returned non-zero exit status 4.\n",
+        "subprocess.CalledProcessError: Command '['wget']' returned non-zero exit status 4.",
+    ),
+    "mpirun": ("".join(f"[1,0]<stderr>:{row}\n" for row in (TRACEBACK + "ValueError: mpi").split("\n")) + OPEN_MPI, "ValueError: mpi"),
+    "hydra": (TRACEBACK + "ValueError: mpi\n" + HYDRA, "ValueError: mpi"),
+    "behind a bar": ("".join(f"\r{n}%" for n in range(100)) + "\n" + TRACEBACK + "ValueError: bar\n", "ValueError: bar"),
+    "other signs": (TRACEBACK + "ValueError: 文件不存在 «Größe» 🔥\n", "ValueError: 文件不存在 «Größe» 🔥"),
+    "in colours": ("\x1b[31m" + TRACEBACK + "\x1b[1mValueError\x1b[0m: red\n", "ValueError: red"),
+    "C++": ("terminate called after throwing an instance of 'std::runtime_error'\n  what():  bad shape\n", "what():  bad shape"),
+    "a level": ("step 1\n2026-11-28 10:00 ERROR train: no such split: val\nbye\n", "2026-11-28 10:00 ERROR train: no such split: val"),
+    "R": ("Error in library(torch) : there is no package called \u2018torch\u2019\nExecution halted\n", "Error in library(torch) : there is no package called \u2018torch\u2019"),
+    "rust": ("thread 'main' panicked at src/main.rs:2:5: boom\nnote: run with RUST_BACKTRACE=1\n", "thread 'main' panicked at src/main.rs:2:5: boom"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LAST_WORDS)
+def test_of_an_unknown_cause_the_last_words_are_told(case: str) -> None:
+    output, words = LAST_WORDS[case]
+    assert told(output) == Finding("exit_code", words)
+
+
+@pytest.mark.parametrize("output", ["", "\n", "step 1\nstep 2, error 0.21\n", "50%|###\r51%|###"])
+def test_an_output_without_a_word_of_an_error_has_no_last_words(output: str) -> None:
+    assert told(output) is None
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (TRACEBACK + "ValueError: " + "x" * 2**20, "ValueError: x"),
+        (TRACEBACK + "ValueError: " + "x" * 10 * 2**20 + "\n", "ValueError: x"),
+        (TRACEBACK + "StopIteration: " + "x" * 2**20, "StopIteration: x"),
+        (TRACEBACK + "ValueError: " + "é" * 2**20 + "\n", "ValueError: é"),
+        (("  File 't.py', line 9\n    f()\n" * 300_000) + CHAINED + TRACEBACK + "ValueError: x\n", "ValueError: x"),
+        ("\r" + "#" * 4000 + "\r" * 3 + "ValueError: x", "ValueError: x"),
+    ],
+    ids=["1 MiB", "10 MiB", "another name", "of two bytes", "10 MB of frames", "4,000 columns"],
+)  # fmt: skip
+def test_a_long_last_line_is_told_from_its_beginning(output: str, words: str) -> None:
+    for chunk_bytes in (1000, 2**20, len(output) * 2):
+        found = diagnose(tail_of(output.encode(), chunk_bytes))
+        assert found is not None
+        assert found.detail.startswith(words)
+        assert len(found.detail) <= LINE_CHARS + 1
+
+
+def test_a_line_without_end_is_not_kept() -> None:
+    tail = Tail()
+    for _ in range(100):
+        tail.feed(b"x" * 2**20)
+    assert len(tail.data) <= 2 * TAIL_BYTES
+    assert diagnose(tail) is None
+
+
+@given(st.lists(st.binary(max_size=300), max_size=30), st.integers(1, 40))
+def test_the_tail_of_a_short_output_is_all_of_it(chunks: list[bytes], times: int) -> None:
+    tail, whole = Tail(), b""
+    for chunk in chunks * times:
+        tail.feed(chunk)
+        whole += chunk
+    assert whole.endswith(tail.data) if len(whole) > TAIL_BYTES else whole == tail.data
+
+
+SECRET = "hf_3x'\\y/Größe 7"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"ValueError: {SECRET}",
+        f"ValueError: {SECRET!r}",
+        f"ValueError: {json.dumps(SECRET)}",
+        "ValueError: https://hf_3x%27%5Cy%2FGr%C3%B6%C3%9Fe%207@host",
+        "FileNotFoundError: [Errno 2] No such file or directory: " + repr("/data/" + SECRET),
+        "ValueError: " + SECRET * 200,
+        f"ValueError: {'x' * (LINE_CHARS - 15)}{SECRET}",
+        f"{SECRET}: ValueError: " + "x" * 2**20,
+    ],
+)
+def test_no_value_of_a_secret_is_told(line: str) -> None:
+    output = (TRACEBACK + line + "\n").encode()
+    for chunk_bytes in (7, 5000, 2**21):
+        found = diagnose(tail_of(output, chunk_bytes), redaction=Redaction([SECRET, ""]))
+        assert found is not None
+        assert HIDDEN in found.detail
+        for part in ("hf_3x", "Größe", "Gr\\u"):
+            assert part not in found.detail
+
+
+def test_a_secret_of_several_lines_is_hidden_in_each() -> None:
+    redaction = Redaction(["-----BEGIN KEY-----\nabcdef0123456\n-----END KEY-----\n"])
+    assert redaction.hide("ValueError: abcdef0123456 at 2") == f"ValueError: {HIDDEN} at 2"
+
+
+def test_a_short_secret_is_hidden_as_a_word() -> None:
+    assert Redaction(["in"]).hide("wrong pin in line") == f"wrong pin {HIDDEN} line"
+
+
+def test_the_runner_tells_the_last_words_without_secrets(pod: Pod) -> None:
+    """Of a variable that comes from a secret, of one that is called so, and of a file."""
+    (pod.root / "secrets/hub").mkdir(parents=True)
+    (pod.root / "secrets/hub/key").write_text("file-canary\n")
+    pod.config["secret_env"] = ["WORD"]
+    pod.environ["WORD"] = "variable-canary"
+    pod.config["env"] = {"MY_TOKEN": "named-canary", "EPOCHS": "10"}
+    pod.python(
+        "import os; key = open(os.path.join(os.environ['DATA_DIR'], '../secrets/hub/key')).read()\n"
+        "raise ValueError(os.environ['WORD'], os.environ['MY_TOKEN'], os.environ['EPOCHS'], key)"
+    )
+    assert pod.run()[0] == 1
+    assert pod.message["reason"] == "exit_code"
+    assert pod.message["text"] == "the program ended with exit code 1"
+    assert pod.message["last_words"] == f"ValueError: ('{HIDDEN}', '{HIDDEN}', '10', '{HIDDEN}\\n')"
+
+
+PYTHON = sys.executable
+IN_WORKSPACE = {
+    "unix.sh": b"#!/bin/sh\nconda activate x\n",
+    "calls.sh": b"#!/bin/sh\necho 1\npython3 trian.py\n",
+    "run.sh": b"#!/bin/bash\r\nset -e\r\ncd /no/such\r\n",
+    "options.sh": b"#!/bin/bash -x\r\necho hi\r\n",
+    "if.sh": b"if true; then\r\n  echo hi\r\nfi\r\n",
+    "calls_windows.sh": b"python3 train.py\r\n",
+    "env.py": b"#!/usr/bin/env python3\r\nprint(1)\r\n",
+    "env_options.py": b"#!/usr/bin/env python3 -u\nprint(1)\n",
+    "windows.py": b"print(1)\r\nraise ValueError('x')\r\n",
+    "bom.sh": b"\xef\xbb\xbf#!/bin/sh\necho hi\n",
+    "none.sh": b"echo hi\n",
+    "other.sh": b"#!/no/such/sh -e\necho hi\n",
+    "train.py": b"",
+    "train.ipynb": b'{\n "cells": [{"execution_count": null}]\n}\n',
+    "pkg/__init__.py": b"",
+    "needs/__init__.py": b"import no_such_thing\n",
+    "train.sh": b"#!/bin/sh\npython3 train.py\n",
+}
+NO_FILE = "[Errno 2] No such file or directory"
+# The command, and the reason with words that it names.
+MISTAKES: list[tuple[list[str], str, str]] = [
+    # What an interpreter was told to run.
+    ([PYTHON, "trian.py"], "script_missing", f"trian.py': {NO_FILE}"),
+    ([PYTHON, "/root/code/t.py"], "script_missing", "can't open file '/root/code/t.py': "),
+    ([PYTHON, "-m", "mypkg.train"], "script_missing", "specification for 'mypkg.train' (ModuleNotFoundError: No"),
+    ([PYTHON, "-m", "pkg.train"], "script_missing", "No module named pkg.train"),
+    ([PYTHON, "-m", "pkg"], "script_missing", "No module named pkg.__main__; 'pkg' is a package"),
+    ([PYTHON, "-m", "needs.train"], "missing_module", "No module named 'no_such_thing'"),
+    ([PYTHON, "."], "script_missing", "can't find '__main__' module in"),
+    (["bash", "start.sh"], "script_missing", "bash: start.sh: No such file or directory"),
+    (["dash", "start.sh"], "script_missing", "cannot open start.sh: No such file"),
+    (["perl", "t.pl"], "script_missing", "Can't open perl script \"t.pl\": No such file or directory"),
+    (["sh", "calls.sh"], "script_missing", f"trian.py': {NO_FILE}"),
+    # A command within a shell.
+    (["sh", "-c", "echo 1; conda activate x"], "shell_command_missing", "sh: 1: conda: not found"),
+    (["bash", "-c", "conda activate x"], "shell_command_missing", "bash: line 1: conda: command not found"),
+    (["bash", "-c", "/no/such/x"], "shell_command_missing", "/no/such/x: No such file or directory"),
+    (["sh", "unix.sh"], "shell_command_missing", "unix.sh: 2: conda: not found"),
+    (["bash", "unix.sh"], "shell_command_missing", "unix.sh: line 2: conda: command not found"),
+    (["timeout", "9", "conda"], "shell_command_missing", "failed to run command"),
+    (["sh", "-c", f"conda; {PYTHON} -c 'raise ValueError(3)'"], "exit_code", "ValueError: 3"),
+    (["sh", "-c", "exit 127"], "exit_code", ""),
+    (["bash", "-c", "./train.py"], "command_not_executable", "./train.py: Permission denied"),
+    # Line ends, first lines.
+    (["./run.sh"], "windows_lines", r"the lines of ./run.sh end in \r\n, so that its first line names /bin/bash\r"),
+    (["bash", "run.sh"], "windows_lines", r"run.sh: line 3: cd: $'/no/such\r': No such file"),
+    (["dash", "run.sh"], "windows_lines", r"the lines of run.sh end in \r\n"),
+    (["./options.sh"], "windows_lines", r"the lines of ./options.sh end in \r\n"),
+    (["bash", "if.sh"], "windows_lines", r"the lines of if.sh end in \r\n; if.sh: line 4: syntax error: unexpected end of file"),
+    (["dash", "if.sh"], "windows_lines", r"the lines of if.sh end in \r\n"),
+    (["sh", "calls_windows.sh"], "windows_lines", r"the lines of calls_windows.sh end in \r\n"),
+    (["./env.py"], "windows_lines", r"python3\r"),
+    (["sh", "-c", "./env.py"], "windows_lines", r"python3\r"),
+    (["./env_options.py"], "shell_command_missing", "python3 -u"),
+    ([PYTHON, "windows.py"], "exit_code", "ValueError: x"),
+    (["./bom.sh"], "command_not_executable", "a byte order mark stands before its #!"),
+    (["./none.sh"], "command_not_executable", "its first line names no interpreter"),
+    (["./other.sh"], "command_not_found", "the interpreter /no/such/sh, which its first line names, does not"),
+    # Notebooks.
+    ([PYTHON, "train.ipynb"], "notebook_as_script", "train.ipynb: NameError: name 'null' is not defined"),
+    (["sh", "-c", f"{PYTHON} train.ipynb"], "notebook_as_script", "train.ipynb: NameError"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "reason", "words"), MISTAKES, ids=lambda value: str(value)[-40:]
+)
+def test_the_commonest_mistakes_are_named(
+    pod: Pod, command: list[str], reason: str, words: str
+) -> None:
+    for name, content in IN_WORKSPACE.items():
+        path: Path = pod.root / "workspace" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(0o755 if name.endswith(".sh") or name.startswith("env") else 0o644)
+    pod.environ["PATH"] = f"{Path(PYTHON).parent}:{pod.environ['PATH']}"
+    pod.config["command"] = command
+    assert pod.run()[0] != 0
+    said = pod.message.get("last_words", "") if reason == "exit_code" else pod.message["text"]
+    assert (pod.message["reason"], words in said) == (reason, True), pod.message
+
+
+# As they print them: Open MPI 4.1 and 5.0, MPICH 4's Hydra, Rscript, node 20, ruby, busybox, zsh.
+WITHOUT_THEM_HERE = {
+    "Fatal error: cannot open file 'x.R': No such file or directory": "script_missing",
+    "Error: Cannot find module '/workspace/x.js'\n" + "    at Module._load (node:internal)\n" * 20: "script_missing",
+    "Error: Cannot find module 'lodash'\nRequire stack:\n- /workspace/x.js\n" + "    at x\n" * 20: "missing_module",
+    "ruby: No such file or directory -- x.rb (LoadError)": "script_missing",
+    "sh: can't open 'x.sh': No such file or directory": "script_missing",
+    "sh: conda: not found": "shell_command_missing",
+    "zsh:1: command not found: conda": "shell_command_missing",
+    "bash: ./x.sh: /bin/bash^M: bad interpreter: No such file or directory": "windows_lines",
+    "[proxy:0:0@w-0] HYDU_create_process (utils/launch/launch.c:75): execvp error on file ./x (No such file or directory)":
+        "script_missing",
+    "/usr/bin/python3: can't open file '/workspace/trian.py': [Errno 2] No such file or directory\n" + TORCHRUN:
+        "script_missing",
+    "/usr/bin/python3: can't open file '/workspace/trian.py': [Errno 2] No such file or directory\n" + OPEN_MPI:
+        "script_missing",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("output", WITHOUT_THEM_HERE)
+def test_other_interpreters_words_are_known(output: str) -> None:
+    found = told(output)
+    assert found is not None
+    assert found.code == WITHOUT_THEM_HERE[output]
+    assert output.startswith(found.detail)

@@ -15,7 +15,7 @@ from jobs.rules.waits import WaitingPod, most_specific, reason_of_wait
 
 FACTS = (
     "text detail who node image cause number most waited exit_code limit name hint deadline count "
-    "namespace why program times pool window at"
+    "namespace why program times pool window at words"
 )
 
 
@@ -71,6 +71,22 @@ def fetched(code: int, message: str = "") -> ContainerExit:
     [
         (ended(1), "exit_code", "worker-0 ended with exit code 1."),
         (ended(2, said(reason="", text="", exit_code=2)), "exit_code", "exit code 2"),
+        (
+            ended(
+                1,
+                said(reason="exit_code", text="x", last_words="EOFError: EOF when reading a line"),
+            ),
+            "exit_code",
+            "worker-0 ended with exit code 1: EOFError: EOF when reading a line",
+        ),
+        # A command within the program, which was found itself.
+        (ended(127, said(reason="exit_code", text="x")), "exit_code", "ended with exit code 127."),
+        (ended(126, said(reason="exit_code", text="x")), "exit_code", "ended with exit code 126."),
+        (
+            ended(134, said(reason="signal", text="x", last_words="what():  bad shape")),
+            "signal",
+            "was ended by signal 6 (SIGABRT): what(): bad shape",
+        ),
         (ended(137, reason="OOMKilled"), "out_of_memory", "used more than its 2Gi of memory"),
         (ended(1, reason="OOMKilled"), "out_of_memory", "2Gi"),
         (ended(137), "signal", "signal 9 (SIGKILL)"),

@@ -71,6 +71,12 @@ BY_CODE = [
     "address_in_use",
     "bad_arguments",
     "syntax_error",
+    "script_missing",
+    "shell_command_missing",
+    "windows_lines",
+    "notebook_as_script",
+    "mpi_slots",
+    "mpi_option",
 ]
 # Ranges of exit codes, and whether `exit_code` retries what only its code tells of.
 RANGES = [(0, 127, False), (128, 255, True)]

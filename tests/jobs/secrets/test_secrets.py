@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core import serializers
 from django.test import override_settings
 
-from jobs.kinds.manifests import Grant
+from jobs.kinds.manifests import Grant, pod_settings
 from jobs.kinds.notebook import NOTEBOOK
 from jobs.kinds.training.kind import TRAINING
 from jobs.models import UserSecret, Workload
@@ -226,3 +226,10 @@ def test_the_page_keeps_what_was_typed_and_tells_it_at_its_row(alice: Tenant) ->
     assert unseal(row.sealed) == {"a": "one", "b": "two\nlines"}
     assert page.post("/secrets/gcs/delete/").status_code == 302
     assert UserSecret.objects.get().is_deleted
+
+
+def test_pods_are_told_which_variables_come_from_secrets(alice: Tenant) -> None:
+    for name, keys in (("hub", ["A", "B"]), ("wandb", ["B", "KEY"]), ("gcs", ["key.json"])):
+        UserSecret.objects.create(tenant=alice, name=name, kind="generic", keys=keys, revisions=[1])
+    uses = {"hub": "env", "wandb": "env", "gcs": "files", "deleted": "env"}
+    assert pod_settings(alice, uses).secrets.variables == ("A", "B", "KEY")

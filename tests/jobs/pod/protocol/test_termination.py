@@ -15,6 +15,7 @@ MESSAGES = st.builds(
     exit_code=st.none() | st.integers(0, 255),
     uploaded=st.none() | st.booleans(),
     archive=st.sampled_from(["", "volume_full"]),
+    last_words=st.text(max_size=300),
 )
 
 
@@ -44,6 +45,23 @@ def test_messages_have_the_form_that_all_versions_know() -> None:
         "uploaded": False,
         "archive": "volume_full",
     }
+
+
+def test_the_last_words_of_any_language_stay_whole() -> None:
+    """A sign outside the first plane takes 12 bytes where it is escaped, and 4 as it is."""
+    words = "\U0001f525" * 300
+    message = TerminationMessage(
+        "exit_code", "the program ended with exit code 1", 1, True, "", words
+    )
+    assert parse(encode(message)) == message
+
+
+def test_what_is_no_text_does_not_break_the_writer() -> None:
+    """A file's name may hold any bytes."""
+    assert (
+        parse(encode(TerminationMessage("command_not_found", "there is no x\udcff", 127))).exit_code
+        == 127
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,76 @@
+# ruff: noqa: UP006, UP035 (the syntax of Python 3.6: images bring their own Python)
+"""Takes the values of secrets out of a line that more people may read than those whose secrets they are."""
+
+import json
+import os
+import re
+from typing import Dict, Iterable, List, Set
+from urllib.parse import quote
+
+HIDDEN = "***"
+# A person may put a key into a variable without calling it a secret.
+_SECRET_NAME = re.compile(
+    r"TOKEN|SECRET|PASS|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY", re.IGNORECASE
+)
+# A shorter value is hidden as a word alone: it would be found within others, and tells nothing there.
+_WORD_CHARS = 6
+_FILE_BYTES = 1024 * 1024  # a Secret of Kubernetes has no more
+
+
+def secret_values(env: Dict[str, str], names: Iterable[str], folder: str) -> List[str]:
+    """Values that are not to be shown.
+
+    Args:
+        env: variables of the program.
+        names: those that come from secrets.
+        folder: below it are secrets as files; it need not be there.
+    """
+    told = set(names)
+    found = [text for name, text in env.items() if name in told or _SECRET_NAME.search(name)]
+    for parent, _folders, files in os.walk(folder):
+        for name in files:
+            try:
+                with open(os.path.join(parent, name), "rb") as file:
+                    found.append(file.read(_FILE_BYTES).decode("utf-8", "replace"))
+            except OSError:
+                continue  # the program, of the same user, could not read it either
+    return found
+
+
+class Redaction:
+    """Hides values in lines, as they are and as programs write them: quoted, in JSON, in addresses."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        forms: Set[str] = set()
+        for value in values:
+            # As the end of an output is read: what is no text of UTF-8 is replaced.
+            known = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            for part in [known, *known.splitlines()]:
+                text = part.strip()
+                forms |= {text, repr(text)[1:-1], json.dumps(text)[1:-1], quote(text, safe="")}
+        # The longest first: a value may be a part of another one.
+        self._forms = sorted(filter(None, forms), key=lambda form: (-len(form), form))
+
+    def hide(self, line: str, *, is_cut: bool = False) -> str:
+        """The line without them.
+
+        Args:
+            is_cut: a value at its end may be there in part.
+        """
+        for form in self._forms:
+            if len(form) >= _WORD_CHARS:
+                line = line.replace(form, HIDDEN)
+            elif form in line:
+                line = re.sub(r"(?<!\w)" + re.escape(form) + r"(?!\w)", HIDDEN, line)
+        if is_cut:
+            line = self._without_part(line)
+        return line
+
+    def _without_part(self, line: str) -> str:
+        most = 0
+        for form in self._forms:
+            for size in range(min(len(form) - 1, len(line)), most, -1):
+                if line.endswith(form[:size]):
+                    most = size
+                    break
+        return line[: len(line) - most] + HIDDEN if most else line
