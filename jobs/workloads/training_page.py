@@ -157,6 +157,15 @@ class TrainingPage(WorkloadPage):
         return [row for row in self._all_replicas if row.attempt == self.workload.attempt]
 
     @property
+    def reason_replica(self) -> str:
+        """The replica that the header's reason tells of, so that its log is one step away; empty: none."""
+        reason = self.workload.reason_text
+        failed = (row for row in self.replicas if row.state == ReplicaState.FAILED)
+        return next(
+            (str(row) for row in failed if row.reason_text and row.reason_text in reason), ""
+        )
+
+    @property
     def earlier(self) -> list[Replica]:
         """Of attempts that came before."""
         return [row for row in self._all_replicas if row.attempt != self.workload.attempt]

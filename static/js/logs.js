@@ -216,7 +216,9 @@ class LogPane {
     document.addEventListener("click", (event) => {
       const button = event.target.closest("[data-show-log]");
       if (!button) return;
+      event.preventDefault();
       this.show(this.replicas.length > 1 ? button.dataset.showLog : "", button.dataset.attempt);
+      if ("logEnd" in button.dataset) this.#follow(true);
       this.pane.scrollIntoView({ block: "start" });
       this.window.focus({ preventScroll: true });
     });

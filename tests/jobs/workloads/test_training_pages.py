@@ -203,6 +203,30 @@ def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) ->
             assert set(answers) == {200}, (state, path)
 
 
+def test_a_failure_is_told_once_above_the_notes_with_the_way_to_its_log(
+    alice: Tenant, client: Client
+) -> None:
+    why = "worker-1 ended with exit code 1: EOFError: <b>EOF</b> when reading a line"
+    at = now()
+    told = {"reason_code": "exit_code", "reason_text": why}
+    next_step = "Read the end of its log."
+    job = make_job(
+        alice, state="failed", started_at=at, finished_at=at, reason_next_step=next_step, **told
+    )
+    for index, row in enumerate(({"state": "stopped"}, {"state": "failed", **told})):
+        Replica.objects.create(workload=job, role="worker", index=index, attempt=1, **row)
+    page = read(client, f"/trainings/{job.pk}/")
+    shown = [one for one in page.all("strong") + page.all("td") if "EOFError" in one.text]
+    assert [one.text for one in shown] == [why]
+    text = page.text
+    assert text.index("EOFError") < text.index("No checkpoint is known")
+    link = page.one("a", id="reason-log")
+    assert (link.get("href"), link.get("data-show-log")) == ("#log-pane", "worker-1")
+    # What another replica says is told where it stands.
+    Replica.objects.filter(index=0).update(state="failed", reason_text="worker-0 is other.")
+    assert "worker-0 is other." in read(client, f"/trainings/{job.pk}/").text
+
+
 def test_a_large_array_shows_what_one_looks_for_and_runs_what_failed_again(
     alice: Tenant, client: Client
 ) -> None:
