@@ -56,6 +56,8 @@ export class LogView {
     /** @type {Row[]} not yet on the page */
     this.pending = [];
     this.trimmed = false;
+    /** Of all lines that came: what is archived has none. */
+    this.hasTimes = false;
     this.shown = 0;
     this.frame = 0;
     /** @type {Map<string, import("./ansi.js").Style>} */
@@ -70,6 +72,7 @@ export class LogView {
     for (const { t, text } of lines) {
       const parts = segments(afterReturn(text), style);
       const plain = parts.map((part) => part.text).join("");
+      this.hasTimes ||= Boolean(t);
       this.pending.push({ kind: "line", replica, time: t ?? "", text: plain, parts });
     }
     this.#schedule();

@@ -82,11 +82,23 @@ class LogPane {
   /** Says where the log stands, in words. */
   #tell() {
     const waiting = [...this.states].filter(([, { state }]) => WAITING.has(state));
-    if (this.hasEnded) this.#say("end", say("log_end"));
+    if (this.hasEnded) this.#say("end", say(this.#isInTurn ? "log_end_in_turn" : "log_end"));
     else if (Number(this.attempt) < this.#latest) this.#say("waiting", say("log_earlier"));
     else if (waiting.length) this.#say("waiting", this.#waitingText(waiting));
     else this.#say("live", say(this.lineCount ? "log_live" : "log_quiet"));
     this.#showEmpty();
+    const disabled = this.#toggleButton("times").getAttribute("aria-disabled");
+    if (disabled !== String(this.#lacksTimes)) this.#showToggles();
+  }
+
+  /** Lines have come, and none with its time: they are of the archive. */
+  get #lacksTimes() {
+    return this.lineCount > 0 && !this.view.hasTimes;
+  }
+
+  /** The archive of several replicas: one stands after the other. */
+  get #isInTurn() {
+    return this.#lacksTimes && !this.replica && this.replicas.length > 1;
   }
 
   /**
@@ -176,6 +188,7 @@ class LogPane {
     this.lineCount = 0;
     this.states.clear();
     this.view.clear();
+    this.#showToggles();
     this.#follow(true);
     for (const button of this.pane.querySelectorAll("[data-replica]")) {
       const isShown = button.dataset.replica === replica || this.replicas.length === 1;
@@ -259,7 +272,9 @@ class LogPane {
     else if ("logCopy" in button.dataset) copyText(this.view.asText(this.toggles.times), button);
     else if ("logNew" in button.dataset) this.#follow(true);
     else if (button.dataset.logToggle === "follow") this.#follow(!this.view.follows);
-    else if (button.dataset.logToggle) this.#toggle(button.dataset.logToggle);
+    else if (button.dataset.logToggle && button.getAttribute("aria-disabled") !== "true") {
+      this.#toggle(button.dataset.logToggle);
+    }
   }
 
   /** @param {string} name times or wrap */
@@ -283,10 +298,14 @@ class LogPane {
   }
 
   #showToggles() {
+    const times = this.#toggleButton("times");
+    const shown = { ...this.toggles, times: this.toggles.times && !this.#lacksTimes };
     for (const name of ["times", "wrap"]) {
-      this.pane.classList.toggle(`log-${name}`, this.toggles[name]);
-      this.#toggleButton(name).setAttribute("aria-pressed", String(this.toggles[name]));
+      this.pane.classList.toggle(`log-${name}`, shown[name]);
+      this.#toggleButton(name).setAttribute("aria-pressed", String(shown[name]));
     }
+    times.setAttribute("aria-disabled", String(this.#lacksTimes));
+    times.title = say(this.#lacksTimes ? "log_no_times" : "log_times");
     this.pane.classList.toggle("log-one", this.replicas.length === 1);
   }
 

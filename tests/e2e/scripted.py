@@ -43,6 +43,9 @@ class Server:
     def send(self, **frame: Any) -> None:
         self.sockets[-1].send(json.dumps(frame))
 
-    def lines(self, replica: str, *texts: str, cursor: str = "c") -> None:
-        shown = [{"t": "2026-11-20T10:02:03.5Z", "text": text} for text in texts]
+    def lines(
+        self, replica: str, *texts: str, cursor: str = "c", time: str = "2026-11-20T10:02:03.5Z"
+    ) -> None:
+        """Without a time as the archive has them."""
+        shown = [{"t": time, "text": text} for text in texts]
         self.send(type="lines", replica=replica, cursor=cursor, lines=shown)

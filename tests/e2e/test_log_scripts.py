@@ -154,6 +154,42 @@ def test_the_end_is_the_end(open_log: OpenLog) -> None:
     assert len(server.sockets) == 1
 
 
+def test_an_archived_log_says_that_it_has_neither_times_nor_their_order(open_log: OpenLog) -> None:
+    page, server = open_log("succeeded")
+    times = page.locator("[data-log-toggle=times]")
+    expect(times).to_have_attribute("aria-disabled", "false")
+    times.click()
+    expect(times).to_have_attribute("aria-pressed", "true")
+    server.lines("worker-0", "done", time="")
+    server.lines("worker-1", "done", time="")
+    expect(times).to_have_attribute("aria-disabled", "true")
+    server.send(type="end")
+    ended = page.locator("[data-log-state=end]")
+    expect(ended).to_have_text("Complete, one replica after the other")
+    for pressed in ("false", "false"):  # it stays as it is
+        expect(times).to_have_attribute("aria-pressed", pressed)
+        expect(times).to_have_attribute("title", "The log of what has ended is kept without times.")
+        times.click(force=True)
+    page.locator("[data-replica=worker-1]").first.click()
+    server.lines("worker-1", "done", time="")
+    server.send(type="end")
+    expect(ended).to_have_text("Complete")
+    expect(times).to_have_attribute("aria-disabled", "true")
+
+
+def test_a_log_of_which_only_the_beginning_is_archived_has_times(open_log: OpenLog) -> None:
+    page, server = open_log("running")
+    times = page.locator("[data-log-toggle=times]")
+    server.lines("worker-0", "of the archive", time="")
+    expect(times).to_have_attribute("aria-disabled", "true")
+    server.lines("worker-0", "live")
+    expect(times).to_have_attribute("aria-disabled", "false")
+    times.click()
+    expect(page.locator(".log-time").last).to_be_visible()
+    server.send(type="end")
+    expect(page.locator("[data-log-state=end]")).to_have_text("Complete")
+
+
 @pytest.mark.parametrize(
     ("code", "words"), [(4401, "You are signed out."), (4404, "This training was deleted.")]
 )
