@@ -293,12 +293,16 @@ LOGGING = {
         "json": {"()": "portal.log_lines.JsonLines"},
     },
     "filters": {
-        "one_line": {"()": "portal.web.log_filters.OneLine"},
+        "of_clients": {"()": "portal.web.log_filters.OfClients"},
         "once_a_minute": {"()": "portal.web.log_filters.OnceAMinute"},
         "known_cause": {"()": "portal.web.log_filters.KnownCause"},
     },
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": environment.read("LOG_FORMAT")}
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": environment.read("LOG_FORMAT"),
+            "filters": ["of_clients"],
+        }
     },
     "root": {"handlers": ["console"], "level": "INFO"},
     "loggers": {
@@ -307,6 +311,5 @@ LOGGING = {
         # Both tell of a Redis that is away, at each try.
         "portal.live": {"filters": ["once_a_minute"]},
         "channels_redis.pubsub": {"filters": ["once_a_minute"]},
-        "django.security.RequestDataTooBig": {"filters": ["one_line"]},
     },
 }

@@ -19,7 +19,7 @@ from typing import Any, cast
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core import signals
-from django.core.exceptions import RequestAborted, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import RequestAborted, SuspiciousOperation
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest, get_script_prefix
 from django.db import DatabaseError
 from django.http import FileResponse
@@ -37,7 +37,7 @@ from portal.asgi_answer import (
     retry_after,
     send_error,
 )
-from portal.web.refusals import BUSY, DATABASE_AWAY, DISK_FULL, Refusal
+from portal.web.refusals import BUSY, DATABASE_AWAY, DISK_FULL, Refusal, form_limit
 from portal.web.uploads import WaitingFileHandler
 
 FindPerson = Callable[[Message], Awaitable[Hashable | None]]
@@ -238,10 +238,10 @@ class BodyDoor:
             raise _upload_too_large() from error
         except TimeoutError as error:
             raise _too_slow(UPLOAD_SILENCE_S) from error
-        except RequestDataTooBig as error:
-            text = "The form around the file is too large."
-            raise BodyError(413, "too_large", text) from error
         except (MultiPartParserError, SuspiciousOperation) as error:
+            limit = form_limit(error)
+            if limit is not None:
+                raise BodyError(413, "too_large", str(limit)) from error
             text = f"The form cannot be read: {error}"
             raise BodyError(400, "parse_error", text) from error
         except OSError as error:

@@ -2,7 +2,6 @@
 
 import sys
 
-from django.core.exceptions import RequestDataTooBig
 from django.db import close_old_connections, connection
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -62,8 +61,9 @@ def refused(request: HttpRequest, error: Refused) -> HttpResponse:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    if isinstance(exception, RequestDataTooBig):
-        return _error(request, 413, _("Too large"), _("The form is too large to be read."))
+    limit = refusals.form_limit(exception)
+    if limit is not None:
+        return _error(request, 413, _("Too large"), str(limit))
     text = _("The browser sent something that Homeport cannot read. Go back and try again.")
     return _error(request, 400, _("Not readable"), text)
 

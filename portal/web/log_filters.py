@@ -2,8 +2,17 @@
 
 import logging
 import time
+from collections import defaultdict, deque
+from collections.abc import Hashable
 
+A_MINUTE = 3  # lines about each thing that a client can cause
 _MINUTE_S = 60.0
+# What uvicorn says of what came.
+_OF_UVICORN = {
+    "Invalid HTTP request received.",
+    "Unsupported upgrade request.",
+    "Invalid UTF-8 sequence received from client.",
+}
 
 
 class OnceAMinute(logging.Filter):
@@ -37,10 +46,41 @@ class KnownCause(logging.Filter):
         return True
 
 
-class OneLine(logging.Filter):
-    """Leaves out the traceback: for refusals that anybody can cause as often as they like."""
+class OfClients(logging.Filter):
+    """What whoever sends requests can cause, as often as they like: one line, below ERROR, a few a minute.
+
+    For the handler, since a filter of a logger does not see what its children say. Failures of ours, and
+    what is refused for a disk, database or object store that does not work, stay as they are.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_at: dict[Hashable, deque[float]] = defaultdict(lambda: deque(maxlen=A_MINUTE))
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.exc_info = None
-        record.exc_text = None
+        cause = _cause_of(record)
+        if cause is None:
+            return True
+        said_at, now = self._said_at[cause], time.monotonic()
+        if len(said_at) == A_MINUTE and now - said_at[0] < _MINUTE_S:
+            return False
+        said_at.append(now)
+        record.exc_info = record.exc_text = None
+        if record.levelno >= logging.ERROR:
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
         return True
+
+
+def _cause_of(record: logging.LogRecord) -> Hashable | None:
+    """What a client did, of a number that has a bound; None: it was no client."""
+    if record.name.startswith("django.security."):
+        return record.name
+    if record.name == "uvicorn.error" and record.msg in _OF_UVICORN:
+        return record.msg
+    if record.name == "django.request":
+        status = getattr(record, "status_code", 500)
+        # A refusal is an answer. What is answered for an error of ours comes with it.
+        if status < 500 or (status == 503 and not record.exc_info):
+            found = getattr(getattr(record, "request", None), "resolver_match", None)
+            return status, getattr(found, "view_name", "")
+    return None

@@ -13,6 +13,7 @@ from typing import Any
 
 import django.db
 from django.conf import settings
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.template.loader import get_template
 from django.utils.translation import gettext_lazy as _
 
@@ -164,6 +165,20 @@ def _of_database(error: django.db.Error) -> Refusal | None:
     is_away = isinstance(error, (django.db.OperationalError, django.db.InterfaceError))
     if is_away or code == _READ_ONLY:
         return database_away()
+    return None
+
+
+def form_limit(error: BaseException) -> Any | None:
+    """Which limit of a form was passed, as a sentence; None: none was."""
+    if isinstance(error, RequestDataTooBig):
+        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        return _("A form has at most %(most)s bytes besides its files.") % {"most": f"{most:,}"}
+    if isinstance(error, TooManyFieldsSent):
+        most = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
+        return _("A request has at most %(most)s fields.") % {"most": f"{most:,}"}
+    if isinstance(error, TooManyFilesSent):
+        most = settings.DATA_UPLOAD_MAX_NUMBER_FILES
+        return _("A form has at most %(most)s files.") % {"most": f"{most:,}"}
     return None
 
 

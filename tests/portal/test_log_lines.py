@@ -1,18 +1,28 @@
 """LOG_FORMAT=json: one object a line, by which a request, its person and the reconciler are found."""
 
+import io
 import json
 import logging
 import sqlite3
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging.config import dictConfig
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+from django.conf import settings
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
 
 from portal.environment.parsers import parse_log_format
 from portal.errors import ConfigurationError
 from portal.log_lines import KEYS, JsonLines
+from portal.web.log_filters import A_MINUTE
+from tests.factories import make_tenant
 from tests.jobs.engine.test_takeover import kubeconfig_of_nobody
 from tests.jobs.engine.test_takeover import process as running
 from tests.portal.whole import whole_portal
@@ -89,3 +99,87 @@ def test_another_format_is_refused() -> None:
     assert parse_log_format(" JSON") == "json"
     with pytest.raises(ConfigurationError, match="line json"):
         parse_log_format("xml")
+
+
+# --- what clients cause ---------------------------------------------------------------------------
+
+
+@contextmanager
+def logged() -> Iterator[io.StringIO]:
+    """What the log of an installation gets meanwhile."""
+    told = io.StringIO()
+    config = {**settings.LOGGING, "handlers": {}}
+    for name, handler in settings.LOGGING["handlers"].items():
+        config["handlers"][name] = {**handler, "stream": told, "formatter": "json"}
+    root = logging.getLogger()
+    before = root.handlers[:]
+    try:
+        dictConfig(config)
+        yield told
+    finally:
+        root.handlers[:] = before
+        dictConfig({**settings.LOGGING, "root": {"handlers": [], "level": "INFO"}})
+        root.handlers[:] = before
+
+
+def send_much(one: Client, path: str) -> list[Any]:
+    """What forms of more than their limits are answered, and an address of nobody."""
+    files = {f"f{n}": SimpleUploadedFile("a", b"a") for n in range(200)}
+    return [
+        one.post(path, {f"f{n}": "" for n in range(1500)}),
+        one.post(path, files),
+        one.post(path, {"text": "x" * (settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)}),
+        one.get(path, headers={"host": "nobody.example"}),
+        one.get(f"{path}nowhere/"),
+        one.put(path),
+    ]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/sign-in/", "/trainings/new/", "/api/v1/jobs/"])
+def test_what_clients_cause_is_one_line_below_error_and_seldom(path: str) -> None:
+    one = Client(raise_request_exception=False, HTTP_HOST="localhost")
+    one.force_login(make_tenant("ada").owner)
+    with logged() as told:
+        for _ in range(A_MINUTE + 5):
+            answers = send_much(one, path)
+    found = lines(told.getvalue())
+    causes = Counter((line["logger"], line["message"].partition(":")[0]) for line in found)
+    assert {line["level"] for line in found} <= {"WARNING", "INFO"}, found
+    assert all("\n" not in line["message"] for line in found), found
+    assert causes, "the log says nothing of what is sent"
+    assert max(causes.values()) <= A_MINUTE, causes
+    words = [answer.content.decode() for answer in answers[:3]]
+    if "api" not in path:  # which asks for JSON, and looks no further
+        for text, limit in zip(
+            words, ("1,000 fields", "100 files", "1,048,576 bytes"), strict=True
+        ):
+            assert limit in text
+        assert {answer.status_code for answer in answers[:3]} == {413}
+
+
+def test_a_busy_answer_is_seldom_told_and_a_failure_always() -> None:
+    busy = [("job-preview", 503), ("job-preview", 429), ("sign-in", 503)]
+    with logged() as told:
+        log = logging.getLogger("django.request")
+        for _ in range(600):
+            for route, status in busy:
+                request = type(
+                    "Request", (), {"resolver_match": type("M", (), {"view_name": route})}
+                )
+                log.error("Refused: %s", route, extra={"status_code": status, "request": request})
+        for _ in range(10):
+            log.error("Internal Server Error: /", extra={"status_code": 500})
+            try:
+                raise sqlite3.OperationalError("the disk")
+            except sqlite3.OperationalError:
+                log.exception("Service Unavailable: /", extra={"status_code": 503})
+        for _ in range(50):
+            logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+            logging.getLogger("uvicorn.error").error("Exception in ASGI application")
+    found = lines(told.getvalue())
+    assert sum("Refused" in line["message"] for line in found) == A_MINUTE * len(busy)
+    assert sum("Invalid HTTP" in line["message"] for line in found) == A_MINUTE
+    errors = Counter(line["message"].split("\n")[0] for line in found if line["level"] == "ERROR")
+    assert errors["Internal Server Error: /"] == errors["Service Unavailable: /"] == 10
+    assert errors["Exception in ASGI application"] == 50

@@ -214,7 +214,7 @@ def test_a_field_that_is_too_large_is_said_in_words(db: None) -> None:
     client = Client(HTTP_HOST="localhost")
     answer = client.post("/sign-in/", {"username": "x" * 2 * MIB, "password": "y"})
     assert answer.status_code == 413
-    assert "too large" in answer.content.decode()
+    assert "at most 1,048,576 bytes" in answer.content.decode()
 
 
 def test_too_large_a_form_costs_one_line_of_the_log(portal: Whole) -> None:
