@@ -19,10 +19,9 @@ import logging
 import signal
 
 import aiohttp
-from aiohttp import web
 
 from jobs.pod.errors import PodError
-from jobs.pod.gatekeeper import forward
+from jobs.pod.gatekeeper import connections, forward
 from jobs.pod.gatekeeper.access_list import AccessList, Clock
 from jobs.pod.gatekeeper.config import Config, read_config
 from jobs.pod.gatekeeper.cookies import Cookies
@@ -58,7 +57,7 @@ async def serve(config: Config) -> int:
             access=access,
             signer=Signer(config.service_id, config.start, config.ticket_key, config.word),
         )
-        server = web.Server(
+        server = connections.Server(
             gate.answer,
             handler_cancellation=True,
             access_log=None,
@@ -71,7 +70,14 @@ async def serve(config: Config) -> int:
             max_headers=HEADERS,
         )
         # All addresses of both families.
-        listener = await loop.create_server(server, None, config.port, ssl=config.tls, backlog=512)
+        listener = await loop.create_server(
+            server,
+            None,
+            config.port,
+            ssl=config.tls,
+            ssl_handshake_timeout=connections.HEAD_S if config.tls else None,
+            backlog=512,
+        )
         log.info("guarding %s on port %d, start %d", config.prefix, config.port, config.start)
         watch = asyncio.create_task(access.keep_watch())
         wanted = asyncio.create_task(stop.wait())
