@@ -90,3 +90,92 @@ def try_everything(portal: Portal, ada: Rest, pod_portal_url: str) -> None:
     assert answer["tried"] == len(hosts) * (2 * len(given["paths"]) + 2)
     assert answer["got"] == [], f"{answer['all']} in all"
     portal.sign_in("ada")
+
+
+FLOOD_S, FLOOD_THREADS = 2, 24
+
+# Runs in a pod: on each route of pods as many calls as it can, by the token that every program can read.
+_FLOOD = """
+import collections, http.client, json, os, sys, threading, time
+from pathlib import Path
+from urllib.parse import urlsplit
+given = json.loads(sys.argv[1])
+door = urlsplit(os.environ["HOMEPORT_URL"])
+job = json.loads(Path("/etc/homeport/job.json").read_text())["id"]
+token = Path("/run/homeport/token").read_text().strip()
+headers = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
+
+def call(method, path):
+    connection = http.client.HTTPConnection(door.hostname, door.port, timeout=30)
+    try:
+        connection.request(method, path, "{}" if method == "POST" else None, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers.get("Retry-After")
+    finally:
+        connection.close()
+
+for path in given["paths"]:
+    method = "GET" if path.endswith("hosts/") else "POST"
+    path = path.replace(given["id"], job)
+    said, until, began = collections.Counter(), time.monotonic() + given["seconds"], time.monotonic()
+
+    def work():
+        while time.monotonic() < until:
+            try:
+                status, later = call(method, path)
+                said[str(status) if status != 429 or later else "no Retry-After"] += 1
+            except OSError as error:
+                said[type(error).__name__] += 1
+
+    threads = [threading.Thread(target=work) for _ in range(given["threads"])]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    print("flood", json.dumps([path, time.monotonic() - began, said]), flush=True)
+print("the last line", flush=True)
+"""
+
+
+def flood_every_route(
+    portal: Portal, ada: Rest, lin: Rest
+) -> dict[str, tuple[float, dict[str, int]]]:
+    """One training of ada's floods, while lin has one run.
+
+    Returns:
+        Path -> seconds, and statuses of the calls.
+
+    Raises:
+        AssertionError: a page, the other training, or what the flooding one brings itself failed.
+    """
+    internal = [path for path in paths() if path.startswith("/internal/")]
+    given = {
+        "paths": internal,
+        "id": _VALUES["uuid"],
+        "seconds": FLOOD_S,
+        "threads": FLOOD_THREADS,
+    }
+    flood = ada.submit(
+        name="flood",
+        command=["python", "-c", _FLOOD, json.dumps(given)],
+        replicas={"worker": {"cpu": "500m"}},
+    )
+    ada.wait(flood, "running")
+    other = lin.submit(
+        name="beside",
+        command=["python", "-c", "for n in range(1000): print('line', n)"],
+        replicas={"worker": {"cpu": "100m", "memory": "128Mi"}},
+    )
+    lin.wait(other, "succeeded", timeout_s=120)
+    assert lin.text(f"jobs/{other['id']}/logs/?download=1").count("line ") == 1000
+    assert ada.get(f"jobs/{flood['id']}/")["state"] == "running"  # so it was beside
+    for name in ("lin", "ada"):
+        assert portal.session(name).get(f"{portal.url}/trainings/", timeout=10).ok
+    ada.wait(flood, "succeeded", timeout_s=240)
+    log = ada.text(f"jobs/{flood['id']}/logs/?download=1")
+    assert "the last line" in log
+    told = [
+        json.loads(line.partition("flood ")[2]) for line in log.splitlines() if "flood [" in line
+    ]
+    assert len(told) == len(internal)
+    return {path: (seconds, said) for path, seconds, said in told}
