@@ -3,8 +3,8 @@
 A program can read the token of its training, so what comes with it comes as fast as a machine can send. Of each
 token a few calls are worked on at once, and so many a second begin. Others wait for their turn on the event loop,
 without a thread and with their body unread, so that all pods of a large training may come at the same moment; what
-more comes than its pods would send is refused with 429. So are links of the folder store, by the training that they
-are of. Counts are of this process.
+more comes than its pods would send is refused with 429, after a pause, for who is refused at once asks again at once.
+So are links of the folder store, by the training that they are of. Counts are of this process.
 """
 
 import asyncio
@@ -34,6 +34,8 @@ WAITING_PER_POD = 2  # a runner calls from two threads
 LEAST_WAITING = 4
 WAIT_S = 5.0  # less than a gate waits for an answer (TIMEOUT_S of jobs/pod/gatekeeper/portal.py)
 MOST_WAITING = 2000  # of all tokens together
+PAUSE_S = 1.0  # before a refusal
+MOST_PAUSING = 100  # refusals of a token; the others come at once
 _BURST_S = 1.0
 _TICK_S = 0.001  # timers may come a little early
 _MOST_HOLDERS = 10_000
@@ -105,6 +107,7 @@ class _Holder:
         self.pods: int | None = None
         self.calls = _Lane(AT_ONCE)
         self.transfers = _Lane(AT_ONCE_OF_STORE)
+        self.pausing = 0
 
     def tell_pods(self, count: int) -> None:
         self.pods = max(1, count)
@@ -120,7 +123,7 @@ class _Holder:
 
     @property
     def is_idle(self) -> bool:
-        return self.calls.is_idle and self.transfers.is_idle
+        return self.calls.is_idle and self.transfers.is_idle and not self.pausing
 
 
 class PodsPace:
@@ -137,7 +140,8 @@ class PodsPace:
         is_transfer = scope["path"].startswith(STORE_PATH)
         lane = holder.transfers if is_transfer else holder.calls
         if not lane.take() and not await self._wait(holder, lane):
-            await self._refuse(lane, send)
+            await _pause(holder)
+            await _refuse(lane, send)
             return
         has_place = True
 
@@ -194,10 +198,19 @@ class PodsPace:
                 lane.waiting.remove(turn)
         return turn.done() and not turn.cancelled()
 
-    async def _refuse(self, lane: _Lane, send: Send) -> None:
-        wait_s = max(1, math.ceil(len(lane.waiting) / lane.per_s))
-        text = f"That is more than the pods of one training send: {lane.per_s:.0f} calls a second."
-        headers = [CLOSE, *retry_after(wait_s)]  # the body is not read
-        await send_error(
-            send, 429, "too_many_requests", f"{text} Try again in {wait_s} s.", headers
-        )
+
+async def _pause(holder: _Holder) -> None:
+    if holder.pausing >= MOST_PAUSING:
+        return
+    holder.pausing += 1
+    try:
+        await asyncio.sleep(PAUSE_S)
+    finally:
+        holder.pausing -= 1
+
+
+async def _refuse(lane: _Lane, send: Send) -> None:
+    wait_s = max(1, math.ceil(len(lane.waiting) / lane.per_s))
+    text = f"That is more than the pods of one training send: {lane.per_s:.0f} calls a second."
+    headers = [CLOSE, *retry_after(wait_s)]  # the body is not read
+    await send_error(send, 429, "too_many_requests", f"{text} Try again in {wait_s} s.", headers)
