@@ -1,5 +1,6 @@
 """Notebooks: JupyterLab in an image of the user's choice."""
 
+import re
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, ClassVar
@@ -41,6 +42,12 @@ from portal.web.fields import (
 )
 from tenants.models import Tenant, User
 
+
+def packages_folder(image: str) -> str:
+    """Where pip keeps what it installs in notebooks with this image: those of another would not fit."""
+    return "/data/.local/" + re.sub(r"[^A-Za-z0-9._-]+", "-", image)
+
+
 SERVED = Served(
     word="notebook",
     launcher=("start_jupyter", "files", "sampling", "nvml", "portal_client", "errors"),
@@ -52,6 +59,7 @@ SERVED = Served(
     environment=lambda workload, pods: {
         "DATA_DIR": "/data",
         "LOG_DIR": "/log",
+        "APP_PACKAGES": packages_folder(workload.image),
         "APP_USAGE_URL": pods.portal_url,
         "APP_USAGE_PATH": f"services/{workload.pk}/usage/{workload.generation}/",
     },

@@ -83,6 +83,20 @@ def read_paths(arguments: List[str]) -> Paths:
     return Paths(arguments[1]) if arguments[:1] == ["--root"] else Paths()
 
 
+def find_own_packages(environ: Dict[str, str]) -> None:
+    """Makes what pip installs for the user found: its programs by PATH, its packages also by what runs already.
+
+    Where images let nobody else install, pip does it there, and each Python looks at its own start whether the
+    folder is there: https://docs.python.org/3/library/site.html
+    """
+    base = environ.get("PYTHONUSERBASE") or os.path.join(environ.get("HOME", "/"), ".local")
+    programs = os.path.join(base, "bin")
+    environ["PATH"] = os.pathsep.join((programs, environ.get("PATH", os.defpath)))
+    version = "python{}.{}".format(*sys.version_info[:2])
+    with contextlib.suppress(OSError):  # a full volume: pip says so where it is used
+        os.makedirs(os.path.join(base, "lib", version, "site-packages"), exist_ok=True)
+
+
 def write_whole(path: str, text: str) -> None:
     """Writes a small file so that it is there whole and durably, or not at all.
 

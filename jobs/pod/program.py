@@ -11,6 +11,7 @@ import time
 from collections import deque
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional
 
+from jobs.pod.files import find_own_packages
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.placeholders import ReplicaContext, final_environment
 from jobs.pod.ratelimit import RateLimit
@@ -175,6 +176,8 @@ def whole_environment(
         kept = [word for word in env.get("no_proxy", env.get("NO_PROXY", "")).split(",") if word]
         env["no_proxy"] = env["NO_PROXY"] = ",".join(kept + names)
     env.update(final_environment(asked, given, context))
+    if "PATH" not in asked:
+        find_own_packages(env)
     return env
 
 

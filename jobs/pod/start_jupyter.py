@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Dict, List
 
-from jobs.pod.files import Paths, Volumes, read_paths
+from jobs.pod.files import Paths, Volumes, find_own_packages, read_paths
 from jobs.pod.protocol import codes
 
 CONFIG = """\
@@ -53,9 +53,17 @@ def config_text(environ: Dict[str, str], paths: Paths) -> str:
     )
 
 
-def command(python: str, config: str) -> List[str]:
-    """What runs JupyterLab with this configuration file and no other."""
-    return [python, "-m", "jupyterlab", "--config=" + config]
+def command(python: str, config: str, environ: Dict[str, str]) -> List[str]:
+    """What runs JupyterLab with this configuration file and no other.
+
+    Without the packages that were installed in the notebook, which its kernels have: none of them keeps it
+    from starting.
+    """
+    found = importlib.util.find_spec("jupyterlab")
+    base = environ.get("PYTHONUSERBASE")
+    is_own = bool(base and found and (found.origin or "").startswith(os.path.join(base, "")))
+    without = ["-s"] if base and not is_own else []
+    return [python, *without, "-m", "jupyterlab", "--config=" + config]
 
 
 def keep_quiet(settings: str) -> None:
@@ -118,7 +126,10 @@ def main(arguments: List[str]) -> int:
     settings = os.path.join(paths.root, "data/.jupyter/lab/user-settings")
     environ.setdefault("JUPYTERLAB_SETTINGS_DIR", settings)
     keep_quiet(environ["JUPYTERLAB_SETTINGS_DIR"])
-    words = command(sys.executable, path)
+    if "APP_PACKAGES" in environ:  # manifests of before keep nothing over a stop
+        environ.setdefault("PYTHONUSERBASE", environ["APP_PACKAGES"])
+    find_own_packages(environ)
+    words = command(sys.executable, path, environ)
     sys.stdout.flush()
     watch(environ, paths, volumes)
     os.execve(words[0], words, environ)

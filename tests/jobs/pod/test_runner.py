@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -114,6 +115,40 @@ def test_the_environment_is_complete_and_proxies_do_not_reach_grpc(pod: Pod) -> 
     assert env["LOG_DIR"] == str(pod.folder)
     assert env["PYTHONUNBUFFERED"] == "1"
     assert "TF_CONFIG" not in env
+
+
+INSTALLS = """
+import pathlib, os, subprocess, sys
+base = pathlib.Path(os.environ.get("PYTHONUSERBASE") or os.environ["HOME"] + "/.local")
+packages = base / "lib" / "python{}.{}".format(*sys.version_info[:2]) / "site-packages"
+print(packages.is_dir())
+(base / "bin").mkdir(exist_ok=True)
+(base / "bin/tool").write_text("#!/bin/sh\\necho found\\n")
+(base / "bin/tool").chmod(0o755)
+sys.stdout.flush()
+try:
+    subprocess.run(["tool"], check=True)
+except FileNotFoundError:
+    print("not found")
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "output"),
+    [
+        ({}, b"True\nfound\n"),
+        ({"PYTHONUSERBASE": "{{log_dir}}/base"}, b"True\nfound\n"),
+        ({"PATH": "/usr/bin:/bin"}, b"False\nnot found\n"),  # a person's own counts as it is
+    ],
+)
+def test_what_pip_installs_for_the_user_is_found(
+    pod: Pod, tmp_path: Path, asked: dict[str, str], output: bytes
+) -> None:
+    pod.environ["HOME"] = str(tmp_path / "home")
+    (tmp_path / "home/.local").mkdir(parents=True)
+    pod.config["env"] = asked
+    pod.python(INSTALLS)
+    assert pod.run() == (0, output)
 
 
 @pytest.mark.parametrize("is_of_an_older_version", [False, True])

@@ -200,6 +200,45 @@ def test_the_token_stands_in_no_configuration(root: Path) -> None:
     assert found["ServerApp.cookie_secret"] != read()["ServerApp.cookie_secret"]
 
 
+@pytest.mark.parametrize(
+    ("environ", "base", "words"),
+    [
+        ({"APP_PACKAGES": "{data}/.local/image"}, "{data}/.local/image", ["-s"]),
+        ({"APP_PACKAGES": "{data}/.local/image", "PYTHONUSERBASE": "{home}"}, "{home}", []),
+        ({}, None, []),  # of a manifest of before
+    ],
+)
+def test_what_a_notebook_installs_is_kept_and_does_not_keep_jupyterlab_from_starting(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    environ: dict[str, str],
+    base: str | None,
+    words: list[str],
+) -> None:
+    places = {"data": str(root / "data"), "home": str(root / "home")}
+    # An image may have JupyterLab itself among the packages of its user.
+    spec = SimpleNamespace(origin=f"{root}/home/lib/jupyterlab/__init__.py")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: spec)
+    (root / "run/homeport/app_token").write_text("the-token\n")
+    given = {"HOME": places["home"], "APP_PORT": "8890", "APP_PREFIX": "/s/x/", "PATH": "/bin"}
+    given |= {name: text.format(**places) for name, text in environ.items()}
+    started = mock.Mock(side_effect=SystemExit)
+    with (
+        mock.patch.dict("os.environ", given, clear=True),
+        mock.patch("os.execve", started),
+        pytest.raises(SystemExit),
+    ):
+        start_jupyter.main(["--root", str(root)])
+    _program, command, env = started.call_args.args
+    assert command[1:-1] == [*words, "-m", "jupyterlab"]
+    place = base.format(**places) if base else None
+    assert env.get("PYTHONUSERBASE") == place
+    folder = Path(place or f"{places['home']}/.local")
+    assert env["PATH"] == f"{folder}/bin:/bin"
+    version = "python{}.{}".format(*sys.version_info[:2])
+    assert (folder / "lib" / version / "site-packages").is_dir()
+
+
 TELLS = """
 import errno, os, sys, time
 from jobs.pod import files, sampling, start_jupyter
