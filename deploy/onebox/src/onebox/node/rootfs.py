@@ -50,6 +50,9 @@ _PROC_MASKED = (
 )
 _PROC_READ_ONLY = ("bus", "fs", "irq", "sys")
 _SYS_ENTRIES = ("devices/system/cpu", "devices/system/node")
+# Empty: programs look here for network devices, and some print an error where there is no such
+# folder, not even an empty one (UCX, uct/tcp/tcp_iface.c). How the pod is reached, sockets tell them.
+SYS_FOLDERS = ("/sys/class/net",)
 _SYS_ENTRIES_FOR_GPUS = ("bus/pci", "module/nvidia", "module/nvidia_uvm")
 EMPTY_FOLDERS = ("home", "media", "mnt", "opt", "run", "srv", "var/cache", "var/lib", "var/log")
 
@@ -239,6 +242,8 @@ def _write_etc(texts: Mapping[str, str]) -> None:
 
 
 def _close_sys() -> None:
+    for path in SYS_FOLDERS:
+        os.makedirs(path, exist_ok=True)
     _restrict_path("/sys", ATTR_RDONLY)
 
 

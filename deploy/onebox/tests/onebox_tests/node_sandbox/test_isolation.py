@@ -36,7 +36,7 @@ async def test_nothing_else_of_the_host_exists(bench, pod):
     hidden = [
         *("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/fstab", "/boot", "/var/lib/dpkg"),
         *("/proc/1/root/etc/passwd", "/proc/1/environ", "/proc/1/mem", "/proc/kcore", "/dev/vda"),
-        *("/dev/mem", "/dev/kmsg", "/dev/fuse", "/sys/kernel", "/sys/fs/cgroup", "/sys/class"),
+        *("/dev/mem", "/dev/kmsg", "/dev/fuse", "/sys/kernel", "/sys/fs/cgroup", "/sys/class/block"),
         *("/run/systemd", "/var/run/docker.sock", "/home/cloudsdk", "/proc/sysrq-trigger"),
         str(secret),
         str(secret.parent),
@@ -48,6 +48,12 @@ async def test_nothing_else_of_the_host_exists(bench, pod):
     ]
     for path, seen in (await look(bench, pod, *hidden)).items():
         assert seen in ("ENOENT", "EACCES", "EPERM", "ENOTDIR"), f"{path}: {seen}"
+
+
+async def test_who_looks_for_network_devices_finds_an_empty_folder(bench, pod):
+    found = await bench.shell(pod, "find /sys/class; touch /sys/class/net/x || echo refused")
+    assert found.startswith("/sys/class\n/sys/class/net\n")
+    assert found.endswith("refused\n")
 
 
 async def test_the_home_of_the_invoking_user_shows_at_most_the_interpreter(bench, pod):
