@@ -5,6 +5,7 @@ queue. Packing is a guess about the scheduler (which also knows taints, affinity
 reconciler withdraws what was admitted and is then not placed.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,12 +30,15 @@ class Fit:
         code: stable word for the reason, empty when it fits now.
         text: sentences for people.
         field: which field of the submit body a `never` is about.
+        free, whole: of the nodes that the text is about; None: it is about something else.
     """
 
     kind: Literal["now", "later", "never"]
     code: str = ""
     text: str = ""
     field: str = ""
+    free: Amount | None = dataclasses.field(default=None, compare=False)
+    whole: Amount | None = dataclasses.field(default=None, compare=False)
 
 
 NOW = Fit("now")
@@ -139,12 +143,14 @@ def amount_text(resource: str, number: int) -> str:
     if resource == "gpu":
         return "1 GPU" if number == 1 else f"{number} GPUs"
     if resource == "nodeports":
-        return "1 NodePort" if number == 1 else f"{number} NodePorts"
+        return (
+            "1 notebook or TensorBoard" if number == 1 else f"{number} notebooks and TensorBoards"
+        )
     return "1 pod" if number == 1 else f"{number} pods"
 
 
 def _bare(resource: str, number: int) -> str:
-    return amount_text(resource, number).rsplit(" ", 1)[0]
+    return amount_text(resource, number).split(" ", 1)[0]
 
 
 def needs_text(resource: str, wanted: int, free: int, whole: int) -> str:
@@ -271,7 +277,7 @@ def _over_cluster(requests: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit 
         who, less = ("it", "") if _is_alone(requests) else (f"each {request.role}", " per replica")
         text = f"This can never start: {who} {words}. Request less{less}."
         field = f"replicas.{request.role}" + (f".{_FIELDS[lacking[0]]}" if lacking else "")
-        return Fit("never", "over_node", text, field)
+        return Fit("never", "over_node", text, field, nodes.free, nodes.whole)
     if _have_nodes_of_their_own(requests, nodes.kinds):
         return None
     empty = [replace(kind, name=str(n)) for kind, count in nodes.kinds for n in range(count)]
@@ -285,7 +291,8 @@ def _over_cluster(requests: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit 
     )
     words = words or "its replicas do not fit on the nodes even when these are empty"
     field = _field_of(requests, lacking[0]) if lacking else "replicas"
-    return Fit("never", "over_cluster", f"This can never start: {words}.", field)
+    text = f"This can never start: {words}."
+    return Fit("never", "over_cluster", text, field, nodes.free, nodes.whole)
 
 
 def _have_nodes_of_their_own(
@@ -353,7 +360,7 @@ def _placement(requests: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit:
             f"Waiting for a node: all{nodes.of} are cordoned, not ready, reserved, or lack the label of "
             "NODE_SELECTOR"
         )
-        return Fit("later", "nodes_closed", words)
+        return Fit("later", "nodes_closed", words, "", nodes.free, nodes.whole)
     words = "; ".join(
         needs_text(r, total.get(r), nodes.free.get(r), nodes.whole.get(r)) for r in lacking
     )
@@ -371,7 +378,8 @@ def _placement(requests: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit:
             words = f"needs {_all_text(largest.each)} on one node; no node has that much free"
     if nodes.closed_count:
         words += f"; {nodes.closed_count} of {len(nodes.all)} nodes{nodes.of} take no pods"
-    return Fit("later", "nodes", f"Waiting for free nodes: {words}")
+    text = f"Waiting for free nodes: {words}"
+    return Fit("later", "nodes", text, "", nodes.free, nodes.whole)
 
 
 def pack(

@@ -22,7 +22,7 @@ from jobs.models import Template, Workload
 from jobs.workloads import actions, dry_run, templates
 from jobs.workloads.fit import fit
 from jobs.workloads.preview import preview_documents
-from jobs.workloads.usage import spec_totals, usage_lines, with_request
+from jobs.workloads.usage import node_lines, spec_totals, usage_lines, with_request
 from portal import room
 from portal.catalog import get_catalog
 from portal.cluster.manifests import to_yaml
@@ -171,12 +171,15 @@ def workload_fit(request: PageRequest, kind: str) -> HttpResponseBase:
     one = KINDS[kind]
     form = one.form.of_post(request.POST)
     spec = form.read_early(_reader(request, kind, tenant))
-    lines = usage_lines(tenant)
+    found = fit(one, spec, tenant) if spec else None
+    of_nodes = node_lines(found) if found else []
+    lines = of_nodes or usage_lines(tenant)
     likes = _visible(request, kind).filter(pk__in=ids_of(request.POST.getlist("like")))
     original = likes.select_related("tenant").first()
     context = {
         "problems": form.told,
-        "fit": fit(one, spec, tenant) if spec else None,
+        "fit": found,
+        "is_of_nodes": bool(of_nodes),
         "lines": with_request(lines, spec_totals(kind, spec)) if spec else lines,
         "form_id": form.form_id,
         "shows_manifests": bool(request.POST.get("show_manifests")),

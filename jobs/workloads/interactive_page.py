@@ -86,7 +86,7 @@ class InteractivePage(WorkloadPage):
         """What of the owner's holds the quota that this one waits for."""
         if not (self.is_own and self.is_starting and self.workload.reason_code == "quota"):
             return []
-        return find_holders(self.workload.tenant, self.user)
+        return find_holders(self.workload, self.user)
 
     @property
     def asked(self) -> dict[str, int]:

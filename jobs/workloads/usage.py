@@ -11,14 +11,17 @@ from uuid import UUID
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Workload
+from jobs.rules.admission import Fit, amount_text
 from jobs.rules.amounts import total_of
 from jobs.rules.requests import at_once
 from jobs.rules.states import HOLDING_STATES
+from jobs.workloads.fit import quota_left
 from tenants.models import Tenant, User
 from tenants.usage import TITLES, UsageLine
 
 RESOURCES = tuple(TITLES)
 MAX_HOLDERS = 20
+_OF_NODES = {"nodes", "nodes_closed", "over_node", "over_cluster"}
 
 
 def totals(replicas: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
@@ -77,16 +80,44 @@ def with_request(lines: list[UsageLine], asked: dict[str, int]) -> list[UsageLin
     return [replace(line, asked=asked[line.kind]) for line in lines]
 
 
+def node_lines(found: Fit) -> list[UsageLine]:
+    """Of the nodes that an answer is about, the same way; empty: it is not about nodes.
+
+    What is free on nodes that take no pods is in use, as in the answer.
+    """
+    if found.code not in _OF_NODES or found.whole is None or found.free is None:
+        return []
+    pairs = [(kind, found.whole.get(kind), found.free.get(kind)) for kind in RESOURCES]
+    return [
+        UsageLine(kind=kind, used=min(whole, whole - free), hard=whole)
+        for kind, whole, free in pairs
+        if whole
+    ]
+
+
 @dataclass(frozen=True)
 class Holder:
-    """A workload that holds some of the quota."""
+    """A workload that holds some of what lacks in the quota."""
 
     held: Workload
-    asked: dict[str, int]  # by the resources of the quota
+    amounts: str  # of what lacks; empty: each holds one
 
 
-def find_holders(tenant: Tenant, user: User) -> list[Holder]:
-    """Those with the most GPUs first, then with the most CPU."""
-    rows = Workload.objects.visible_to(user).filter(tenant=tenant, state__in=HOLDING_STATES)
-    found = [Holder(row, held_totals(row.kind, row.replicas)) for row in rows.for_lists()]
-    return sorted(found, key=lambda h: (-h.asked["gpu"], -h.asked["cpu"]))[:MAX_HOLDERS]
+def find_holders(waiting: Workload, user: User) -> list[Holder]:
+    """Of what a workload waits for in its quota, who holds it: those that hold most first."""
+    hard, left = quota_left(waiting.tenant)
+    if hard is None or left is None:
+        return []
+    wanted = total_of(KINDS[waiting.kind].requests(waiting.replicas))
+    lacking = left.lacking(wanted)
+    rows = Workload.objects.visible_to(user).filter(
+        tenant=waiting.tenant_id, state__in=HOLDING_STATES
+    )
+    found = [(row, held_totals(row.kind, row.replicas)) for row in rows.for_lists()]
+    found.sort(key=lambda pair: [-pair[1][kind] for kind in lacking])
+    counted = [kind for kind in lacking if kind != "nodeports"]
+    return [
+        Holder(row, ", ".join(amount_text(kind, held[kind]) for kind in counted if held[kind]))
+        for row, held in found
+        if any(held[kind] for kind in lacking)
+    ][:MAX_HOLDERS]

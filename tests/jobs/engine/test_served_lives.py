@@ -197,6 +197,6 @@ async def test_no_more_run_than_there_are_ports(world: World) -> None:
     assert found == ["running"] * 3 + ["queued"] * 2
     last = await Workload.objects.order_by("queued_at").alast()
     fourth = await Workload.objects.order_by("queued_at").aget(name="board 3")
-    assert fourth.reason_text == "Waiting for quota: needs 1 NodePort, 0 of 3 free"
+    assert fourth.reason_text == "Waiting for quota: needs 1 notebook or TensorBoard, 0 of 3 free"
     assert last is not None
     assert last.reason_code == "queue"

@@ -155,23 +155,37 @@ def test_a_new_start_shows_nothing_of_the_one_before(alice: Tenant, client: Clie
     assert not page.all("li", data_state="failed")
 
 
-def test_what_holds_the_quota_is_named_to_who_waits_for_it(
-    alice: Tenant, client: Client, lead: Client
+@pytest.mark.parametrize(
+    ("lacking", "holders"),
+    [
+        ("gpu", ["big lab 2 GPUs"]),
+        ("cpu", ["walker 3 CPU", "big lab 2.05 CPU"]),
+        ("nodeports", ["big lab "]),
+        ("", []),  # what is free is kept for another one
+    ],
+)
+def test_what_holds_what_lacks_is_named_to_who_waits_for_it(
+    alice: Tenant, client: Client, lead: Client, lacking: str, holders: list[str]
 ) -> None:
-    holder = running(alice, name="big lab", gpu_count=2)
-    job = make_job(alice, name="walker", state="running", started_at=now())
+    running(alice, name="big lab", gpu_count=2, cpu_millicores=2000)
+    replicas = {"worker": {"count": 1, "cpu_millicores": 3000, "memory_bytes": 1, "gpu_count": 0}}
+    make_job(alice, name="walker", state="running", started_at=now(), replicas=replicas)
+    if lacking:
+        alice.observed_used = {**alice.observed_used, lacking: alice.observed_hard[lacking]}
+        alice.save()
     service = make_service(
         alice,
         state="queued",
+        gpu_count=1,
         observed_generation=1,
         reason_code="quota",
-        reason_text="0 GPU are free.",
+        reason_text="Waiting for quota.",
     )
     page = read(client, f"/notebooks/{service.pk}/")
-    held = page.one("div", class_="holders")
-    assert held.text.index("big lab") < held.text.index("walker")
-    page.one("a", href=f"/notebooks/{holder.pk}/")
-    page.one("a", href=f"/trainings/{job.pk}/")
+    shown = page.all("div", class_="holders")
+    assert bool(shown) == bool(holders)
+    names = [one.text for one in page.all("li") if one.ancestors[-2] in shown]
+    assert names == holders
     assert not read(lead, f"/notebooks/{service.pk}/").all("div", class_="holders")
 
 

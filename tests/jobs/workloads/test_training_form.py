@@ -176,6 +176,34 @@ def test_the_panel_tells_at_once_whether_it_fits(
     assert not Workload.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("kind", "asked", "sentence", "title", "bar"),
+    [
+        ("cpu", "3", "needs 3 CPU, 1.75 of 8 free", "Nodes", "CPU6.25 of 8 used1.75 free"),
+        ("cpu", "9", "the largest node has 8", "Nodes", "CPU6.25 of 8 used"),
+        ("gpu", "2", "needs 2 GPUs, 1 of 2 free", "Your quota", "GPU1 of 2 used1 free"),
+        ("cpu", "1", "It starts right away.", "Your quota", "CPU0 of"),
+        ("cpu", "many", "Check the form", "Your quota", "CPU0 of"),
+    ],
+)
+def test_beside_what_lacks_stand_the_bars_of_that(
+    alice: Tenant, client: Client, kind: str, asked: str, sentence: str, title: str, bar: str
+) -> None:
+    alice.observed_used = {**alice.observed_used, "gpu": 1}
+    alice.observed_hard = {**alice.observed_hard, "cpu": 16_000}
+    alice.save()
+    Node.objects.update(
+        allocatable={"cpu": 8000, "memory": 2**38, "gpu": 8, "pods": 100},
+        requested={"cpu": 6250, "memory": 2**30, "gpu": 0, "pods": 5},
+    )
+    typed = fields(**{f"replicas.worker.{kind}": asked})
+    page = Markup(client.post("/trainings/new/fit/", typed, headers=HTMX).content.decode())
+    assert sentence in page.text
+    assert page.one("h3", class_="fit-bars").text == title
+    bars = ["".join(one.text.split("\n")) for one in page.all("div", class_="quota-line")]
+    assert any("".join(one.split("  ")).startswith(bar) for one in bars), bars
+
+
 def test_the_panel_tells_of_an_image_that_cannot_be_pulled(alice: Tenant, client: Client) -> None:
     tried = make_job(alice, state="starting", image="x:1", admitted_at=datetime.now(UTC))
     text = 'Failed to pull image "x:1": not found'
