@@ -239,9 +239,9 @@ class BodyDoor:
         except TimeoutError as error:
             raise _too_slow(UPLOAD_SILENCE_S) from error
         except (MultiPartParserError, SuspiciousOperation) as error:
-            limit = form_limit(error)
-            if limit is not None:
-                raise BodyError(413, "too_large", str(limit)) from error
+            too_many = form_limit(error)
+            if too_many is not None:
+                raise BodyError(413, "too_large", str(too_many)) from error
             text = f"The form cannot be read: {error}"
             raise BodyError(400, "parse_error", text) from error
         except OSError as error:

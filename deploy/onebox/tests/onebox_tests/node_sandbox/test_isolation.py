@@ -36,7 +36,14 @@ async def test_nothing_else_of_the_host_exists(bench, pod):
     hidden = [
         *("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/fstab", "/boot", "/var/lib/dpkg"),
         *("/proc/1/root/etc/passwd", "/proc/1/environ", "/proc/1/mem", "/proc/kcore", "/dev/vda"),
-        *("/dev/mem", "/dev/kmsg", "/dev/fuse", "/sys/kernel", "/sys/fs/cgroup", "/sys/class/block"),
+        *(
+            "/dev/mem",
+            "/dev/kmsg",
+            "/dev/fuse",
+            "/sys/kernel",
+            "/sys/fs/cgroup",
+            "/sys/class/block",
+        ),
         *("/run/systemd", "/var/run/docker.sock", "/home/cloudsdk", "/proc/sysrq-trigger"),
         str(secret),
         str(secret.parent),
