@@ -35,6 +35,7 @@ def is_rest(route: Route) -> bool:
 def kind_of(answer: HttpResponseBase) -> str:
     """`401`, `403`, `404`, `405`, `sign-in` (a redirect to it), or `answer`."""
     status = answer.status_code
+    answer.close()  # a download gives its place back; one person asks for many here
     if status in {401, 403, 404, 405}:
         return str(status)
     if status == 302 and answer["Location"].startswith("/sign-in/?"):
