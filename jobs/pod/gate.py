@@ -57,7 +57,7 @@ async def serve(config: Config) -> int:
             access=access,
             signer=Signer(config.service_id, config.start, config.ticket_key, config.word),
         )
-        server = connections.Server(
+        server = connections.GateServer(
             gate.answer,
             handler_cancellation=True,
             access_log=None,

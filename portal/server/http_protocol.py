@@ -40,7 +40,7 @@ class _Owed(Enum):
     TAKING = "to take what is sent"
 
 
-class _Strict(h11.Connection):
+class _StrictConnection(h11.Connection):
     """h11's connection; refuses what it would take with a choice of its own."""
 
     def next_event(self) -> Any:
@@ -73,7 +73,7 @@ class HeadDeadlineProtocol(H11Protocol):  # type: ignore[misc] # uvicorn is not 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         size = self.config.h11_max_incomplete_event_size
-        self.conn = _Strict(h11.SERVER, *(() if size is None else (size,)))
+        self.conn = _StrictConnection(h11.SERVER, *(() if size is None else (size,)))
 
     # --- what asyncio and uvicorn call ---
     def connection_made(self, transport: Any) -> None:

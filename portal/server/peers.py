@@ -31,7 +31,7 @@ class Peer(Protocol):
 
 
 @dataclass
-class _Wait:
+class _Standing:
     timer: asyncio.TimerHandle | None
     held_bytes: int
 
@@ -42,7 +42,7 @@ class Peers:
     def __init__(self, most: int = MAX_WAITING, most_bytes: int = MAX_HELD_BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._waits: dict[Peer, _Wait] = {}
+        self._waits: dict[Peer, _Standing] = {}
         self._held_bytes = 0
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ class Peers:
         timer = None
         if limit_s is not None:
             timer = asyncio.get_running_loop().call_later(limit_s, then or one.give_up)
-        self._waits[one] = _Wait(timer, held_bytes)
+        self._waits[one] = _Standing(timer, held_bytes)
         self._held_bytes += held_bytes
         if len(self._waits) > self._most:
             next(iter(self._waits)).give_up()

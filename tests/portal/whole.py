@@ -267,6 +267,7 @@ def _prepare(admins: int, kept_bytes: int) -> None:
         "admin_tokens": [create_token(by=person, name="tests")[1] for person in people],
     }
     if people:
+        client = Client()  # a session of its own: the other one would end
         client.force_login(people[0])
         badges["admin_session"] = client.cookies[settings.SESSION_COOKIE_NAME].value
     if kept_bytes:

@@ -24,7 +24,7 @@ def max_idle() -> int:
     return max(1, min(MOST_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 3))
 
 
-class Server(web.Server):
+class GateServer(web.Server):
     """Made as aiohttp's; see the module."""
 
     def __init__(self, handler: Handler, **options: Any) -> None:
@@ -57,7 +57,7 @@ class Server(web.Server):
 class _Connection(RequestHandler):
     """One connection; ends when a head that it owes does not come."""
 
-    def __init__(self, server: Server, **options: Any) -> None:
+    def __init__(self, server: GateServer, **options: Any) -> None:
         super().__init__(server, **options)
         self._server = server
         self._is_idle = False
