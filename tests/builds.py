@@ -4,18 +4,15 @@ The lane begins when that has ended well. What was not built though it can be he
 fetched may come then; after that the lane has failed. What cannot be had here, or not in time, is left out.
 """
 
-import contextlib
-import os
-import signal
 import subprocess
 from enum import Enum, auto
 from pathlib import Path
 
 from tests.lanes import LEFT_OUT, TESTS, Lane
+from tests.tools import children
 
 # What is not built by then is not waited for.
 BUILT_S = 60 * 60.0
-_STOPPED_S = 20.0
 
 
 class Next(Enum):
@@ -60,15 +57,14 @@ class Build:
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """In a group of its own, with all that it starts; how far it gives way it knows itself."""
+        """How far it gives way it knows itself."""
         with self._log.open("wb") as output:
-            return subprocess.Popen(
+            return children.start(
                 self._command,
                 cwd=TESTS.parent,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
             )
 
     @property
@@ -95,15 +91,9 @@ class Build:
         self._process = self._start()
 
     def stop(self) -> None:
-        """Asks it to end, where it runs, and kills what is left after a while."""
-        if self.code is not None:
-            return
-        os.killpg(self._process.pid, signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_STOPPED_S)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        """Ends it, where it runs, with all that it started."""
+        if self.code is None:
+            children.stop(self._process)
 
 
 def last_line(log: Path) -> str:

@@ -10,6 +10,9 @@ A machine that does everything at once is slow now and then. What failed beside 
 therefore tried once more when they are over, alone, where it is only a few tests; the end of the
 output names each that passed then, and the log of its failure is kept.
 
+However a run ends, also by SIGKILL or because nobody reads any more what it says, its lanes end, and all that they
+started with them (tests/tools/guard.py).
+
 `ci` ends itself after `ENDS_S`, which is a failure; what did not run is named then.
 """
 
@@ -18,7 +21,6 @@ import math
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -32,7 +34,7 @@ from pathlib import Path
 from tests import builds, lanes
 from tests.builds import Build, Next, last_line
 from tests.lanes import Lane, NeedError
-from tests.tools import browsers, sizes
+from tests.tools import browsers, children, sizes
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT_RUNS = 10
@@ -40,14 +42,11 @@ SLOWEST = 30
 # Of one lane; more than that are no accident.
 TRIED_AGAIN = 3
 TOLD_EVERY_S = 60.0
-# A lane that is asked to end puts away what it started.
-PUT_AWAY_S = 90.0
 ENDS_S = {"ci": 82 * 60.0}
 _PERCENT = re.compile(rb"\[\s*(\d+)%\]")
 
 
-def say(text: str) -> None:
-    print(text, flush=True)
+say = children.say
 
 
 @dataclass(frozen=True)
@@ -184,6 +183,8 @@ class Run:
                 self.cut_off += [lane.name for lane in self._waiting]
                 self.stop()
                 return
+            if children.has_lost_reader():
+                raise BrokenPipeError
             self._begin()
             time.sleep(0.1)
             for running in list(self._running):
@@ -263,7 +264,7 @@ class Run:
         results = {"HOMEPORT_RESULTS": str(self.folder / name)}
         say(f"== {name}: {', '.join(tests) or lane.title}")
         with log.open("wb") as output:
-            process = subprocess.Popen(
+            process = children.start(
                 [*lane.program, *self._arguments(lane, name, tests)],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
@@ -307,18 +308,10 @@ class Run:
         (self.folder / f"{outcome.lane.name}.slowest").write_text(text)
 
     def stop(self) -> None:
-        """End what runs, in order."""
+        """End what runs, with all that it started."""
         for build in self._builds.values():
             build.stop()
-        for running in self._running:
-            running.process.send_signal(signal.SIGINT)
-        until_s = time.monotonic() + PUT_AWAY_S
-        for running in self._running:
-            try:
-                running.process.wait(max(0, until_s - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                running.process.kill()
-                running.process.wait()
+        children.stop(*(running.process for running in self._running))
 
 
 def only(arguments: Sequence[str], tests: Sequence[str]) -> list[str]:
@@ -435,9 +428,7 @@ def main() -> int:
     )
     given, to_pytest = parser.parse_known_args()
     began_s = time.monotonic() - given.spent_s
-    # A shell that runs this in the background has it ignored, and tests would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, _stop)
+    children.raise_when_asked()
     chosen = [lane for lane in lanes.lanes_of(given.command) if lane.name in (given.only or names)]
     share_images()
     without = left_out(chosen)
@@ -453,12 +444,11 @@ def main() -> int:
         run.try_again()
     except KeyboardInterrupt:
         run.stop()
-        return 130
+        return children.INTERRUPTED
+    except BrokenPipeError:
+        run.stop()
+        return children.LOST_READER
     return summary(run, without, is_ci=bool(os.environ.get("CI")))
-
-
-def _stop(number: int, _frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

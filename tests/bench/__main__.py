@@ -28,6 +28,7 @@ from tests.bench import (
 from tests.bench.ledger import Ledger
 from tests.bench.results import HEAD, Result, line_of, summary
 from tests.bench.world import World, world
+from tests.tools.children import alone, say
 
 # Rows that are judged from what all workloads about logs did.
 GATES = ("M5", "M7")
@@ -58,10 +59,6 @@ EVENT_TO_BROWSER = (
     "M10's other half, from a pod's event to the page at 200 events/s, wants a cluster with so many pods: "
     "`python -m tests.scale.cluster` measures it (docs/scale.md)."
 )
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
 
 
 class Table:
@@ -193,4 +190,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(alone(lambda: main(sys.argv[1:])))

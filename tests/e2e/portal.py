@@ -16,6 +16,7 @@ from typing import Any
 
 import requests
 
+from deploy.child import tied_to
 from deploy.testcluster.ports import free_port
 from onebox.testing.processes import naming
 from tests.tools.kubectls import current_kubectl
@@ -68,6 +69,7 @@ class Portal:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=tied_to(os.getpid()),  # noqa: PLW1509 (a test that was killed stops nothing)
                 env={
                     # pytest's own settings are not those of the installation.
                     **{k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"},

@@ -9,7 +9,6 @@ word, end with the code `LEFT_OUT` and the reason where this machine gives no no
 """
 
 import os
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -21,15 +20,11 @@ from tests.lanes import APART, INSIDE, LEFT_OUT, NODES, OVERLAY, OWN_NODES, QUIE
 from tests.nodes.conftest import LEFT_OUT_BECAUSE
 from tests.nodes.installed import IMAGE
 from tests.nodes.left import of_network, of_nodes, packet_filters
-from tests.tools.children import run_to_the_end
+from tests.tools.children import alone, raise_when_asked, run_to_the_end, say
 from tests.upstream import left
 
 _KEPT = "KEEP_NODES"
 _APART = "HOMEPORT_PREPARES_APART"  # it has mounts of its own
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
 
 
 def prepare() -> int:
@@ -76,7 +71,7 @@ def main() -> int:
     if why_not := products.why_not(say):
         say(f"There are no real nodes to test on, which is left out: {why_not}")
         return 1 if os.environ.get("CI") else 0
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    raise_when_asked()
     try:
         products.prepare(say)
         images.layers(say)
@@ -119,4 +114,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(alone(main))

@@ -12,7 +12,6 @@ if our own cluster, built before, takes more than a minute to start.
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -28,7 +27,7 @@ from deploy.testcluster.controlplane import ControlPlaneError, Options
 from deploy.testcluster.node import NodeError, NodeOptions
 from deploy.testcluster.ports import free_port
 from tests.contract import results
-from tests.tools.children import run_to_the_end
+from tests.tools.children import alone, raise_when_asked, run_to_the_end, say
 from tests.upstream import left
 
 EXIT_FAILED = 1
@@ -102,10 +101,6 @@ CALLS = (
     ),
 )
 NO_TESTS = 5  # pytest's exit code
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
 
 
 @contextmanager
@@ -189,10 +184,7 @@ def main() -> int:
     """Exit code 0 when everything passed, 2 when there can be no cluster."""
     calls, to_pytest = chosen(sys.argv[1:])
     kwok = (binaries.KWOK,) if any(call.needs_kwok for call in calls) else ()
-    # A shell that runs this in the background has it ignored, and tests would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGHUP, _stop)
+    raise_when_asked()
     products = (binaries.KUBERNETES, binaries.ETCD, *kwok)
     if why_not := "" if os.environ.get(GIVEN) else binaries.why_not(*products, say=say):
         print(f"There is no upstream cluster to test on. {why_not}", file=sys.stderr)
@@ -247,9 +239,5 @@ def _try_on_cluster(
     return passed
 
 
-def _stop(number: int, _frame: object) -> None:
-    raise SystemExit(128 + number)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(alone(main))
