@@ -5,11 +5,13 @@ import { startCopying } from "./copy.js";
 import { startDialogs } from "./dialogs.js";
 import { startKeeping } from "./keep.js";
 import { startLive } from "./live.js";
+import { startHolding } from "./press.js";
 import { startToasts } from "./toasts.js";
 
 startAges();
 startCopying();
 startDialogs();
+startHolding();
 startKeeping();
 startToasts();
 // Modules run before htmx has looked at the page; asking for a part would reach nobody yet.

@@ -19,13 +19,6 @@ const timers = new Map();
 const busy = new Set();
 /** @type {Map<string, number>} id -> the revision that was announced while it was being read */
 const again = new Map();
-/** What the pointer was pressed on and not let go yet: in its place nothing else may come, or the
- * click is lost.
- * @type {Element | null}
- */
-let pressed = null;
-/** @type {Set<string>} ids of parts whose answer came meanwhile */
-const late = new Set();
 /** A form is on its way and another page will come: what this one shows may be gone already. */
 let isLeaving = false;
 
@@ -77,18 +70,6 @@ function follow(element, kind, id, revision) {
   if (!tokens(element).includes(`${kind}:${id}`)) return;
   if ("liveSame" in element.dataset) refresh(element);
   else if (!(Number(element.dataset.revision) >= revision)) refresh(element, revision);
-}
-
-/** The click, if it is one, comes first. */
-function release() {
-  pressed = null;
-  setTimeout(() => {
-    if (pressed) return;
-    for (const element of [...late].map((id) => document.getElementById(id))) {
-      if (element) refresh(element);
-    }
-    late.clear();
-  });
 }
 
 /** @param {{kind: string, id: string, revision: number}} frame */
@@ -153,13 +134,6 @@ export function startLive() {
   });
   // The back button shows this page as it was left.
   window.addEventListener("pageshow", () => (isLeaving = false));
-  const pressing = (event) => {
-    if (event.button === 0) pressed = event.target; // a menu may keep the release of another one
-  };
-  document.addEventListener("pointerdown", pressing, true);
-  const ends = ["pointerup", "pointercancel", "contextmenu", "dragend", "visibilitychange"];
-  for (const end of ends) document.addEventListener(end, release, true);
-  window.addEventListener("blur", release);
   document.addEventListener("htmx:configRequest", (event) => {
     const { elt, headers, triggeringEvent } = event.detail;
     if (triggeringEvent?.type === "refresh" && elt.dataset.revision) {
@@ -174,12 +148,6 @@ export function startLive() {
   // goes to an element that is gone, and htmx tells nobody of it.
   document.addEventListener("htmx:beforeSwap", (event) => {
     const { requestConfig, shouldSwap, target } = event.detail;
-    const isRead = requestConfig.triggeringEvent?.type === "refresh";
-    if (shouldSwap && isRead && pressed && target.contains(pressed)) {
-      event.detail.shouldSwap = false;
-      late.add(target.id);
-      return;
-    }
     if (!shouldSwap || requestConfig.elt === target || !busy.delete(target.id)) return;
     again.delete(target.id);
     refresh(target);

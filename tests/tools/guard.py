@@ -41,7 +41,7 @@ def _start(command: Sequence[str]) -> int:
         os._exit(1)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     try:
-        os.execvp(command[0], command)
+        os.execvp(command[0], list(command))
     except OSError as error:
         os.write(2, f"{command[0]}: {error.strerror}\n".encode())
     os._exit(127)
