@@ -47,7 +47,7 @@ def service_of(service_id: UUID, *, is_good: bool) -> Workload:
         is_good: whether the token that was shown is its own.
 
     Raises:
-        Refused: 404, there is none; 410, it is being deleted.
+        Refused: 404, there is none; 410, it is being deleted, is to stop, or has ended.
     """
     service: Workload | None = None
     if is_good:
@@ -57,6 +57,11 @@ def service_of(service_id: UUID, *, is_good: bool) -> Workload:
         raise Refused("there is no such service, or the token is not its own", "not_found", 404)
     if service.desired == Desired.DELETE:
         raise Refused("the service is being deleted", "deleted", 410)
+    if service.desired != Desired.RUN:
+        raise Refused("the service is to stop", "stopped", 410)
+    # Until another start is noticed, the state is that of the one before.
+    if service.is_final and service.observed_generation == service.generation:
+        raise Refused("the service has ended", "stopped", 410)
     return service
 
 
@@ -70,8 +75,6 @@ def gate(request: HttpRequest, service: Workload) -> dict[str, Any]:
     A gate of an earlier start is told that nobody may.
     """
     body = read_body(request, PeopleBody)
-    if service.desired != Desired.RUN:
-        raise Refused("the service is to stop", "stopped", 410)
     allowed: list[str] = []
     if body.start == service.generation:
         people, kind = User.objects.filter(pk__in=body.subjects), KINDS[service.kind]
@@ -90,6 +93,8 @@ class EventFilesBody(msgspec.Struct):
 def event_files(request: HttpRequest, service: Workload) -> dict[str, Any]:
     """Keeps the number, which the portal cannot find out by itself."""
     body = read_body(request, EventFilesBody)
+    if body.start != service.generation:
+        raise Refused("this start has ended", "stopped", 410)
     if service.event_files == body.count:
         return {}
     with transaction.atomic():

@@ -19,7 +19,7 @@ from jobs.kinds.spec import spec_of
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Replica, Workload
 from jobs.pod_api.base import pod_view
-from jobs.pod_api.runner import find_job
+from jobs.pod_api.runner import find_job, refuse_archived
 from jobs.rules.topologies import get_topology
 from portal.errors import Refused
 from portal.web.streaming import streamed
@@ -70,6 +70,7 @@ def hosts(request: HttpRequest, job: Workload) -> StreamingHttpResponse:
     """IP addresses of all replicas that others talk to: as soon as all are known, or after `WAIT_S`."""
     if request.GET.get("attempt") != str(job.attempt):
         raise Refused("the training is not in this attempt", "not_found", 404)
+    refuse_archived(job)
     spec = spec_of(job, TrainingSpec)
     roles = get_topology(spec.topology).meeting(spec.replicas)
     counts = {role.name: spec.replicas[role.name].count for role in roles}

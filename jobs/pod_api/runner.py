@@ -113,6 +113,7 @@ def no_room(job: Workload, more_bytes: int) -> str:
 @of_job
 def source(request: HttpRequest, job: Workload) -> dict[str, Any]:
     """A link to the code that was uploaded for this job."""
+    refuse_archived(job)
     wanted = (spec_of(job, TrainingSpec).source or {}).get("bundle")
     bundle = Bundle.objects.filter(pk=wanted, tenant_id=job.tenant_id).first() if wanted else None
     if bundle is None:
@@ -134,6 +135,7 @@ class CommitBody(msgspec.Struct):
 @of_job
 def commit(request: HttpRequest, job: Workload) -> dict[str, Any]:
     """The commit that all pods of this job take: the first that one of them told; empty: none yet."""
+    refuse_archived(job)
     found = read_body(request, CommitBody).commit
     if "git" not in (spec_of(job, TrainingSpec).source or {}):
         raise Refused("the code of this training does not come from git", "not_found", 404)

@@ -15,8 +15,7 @@ from jobs.kinds.interactive.tokens import is_usage_token
 from jobs.models import Workload
 from jobs.pod_api.base import pod_view, read_body
 from jobs.pod_api.gate import service_of
-from jobs.pod_api.runner import check_replica, of_job
-from jobs.rules.states import Desired
+from jobs.pod_api.runner import check_replica, of_job, refuse_archived
 from jobs.usage import measured
 from jobs.usage.minutes import Told, find_problem
 from portal.errors import Refused
@@ -28,7 +27,8 @@ def _kept(
     request: HttpRequest, workload: Workload, role: str, index: int, attempt: int
 ) -> dict[str, Any]:
     told, now_s = read_body(request, Told, MAX_BYTES), time.time()
-    problems = [find_problem(minute, now_s) for minute in told.minutes]
+    most = measured.most_of(workload, role, index, told.method)
+    problems = [find_problem(minute, now_s, most, told.totals) for minute in told.minutes]
     problem = next(filter(None, problems), "")
     told.minutes = [minute for minute, bad in zip(told.minutes, problems, strict=True) if not bad]
     if not measured.keep(workload, role, index, attempt, told, problem):
@@ -44,8 +44,7 @@ def of_replica(
 ) -> dict[str, Any]:
     """Minutes of one replica of a training."""
     check_replica(job, role, index, attempt)
-    if job.cleaned_at is not None:
-        raise Refused("the training is archived, and nothing is added to it", "archived", 410)
+    refuse_archived(job)
     return _kept(request, job, role, index, attempt)
 
 
@@ -56,7 +55,7 @@ def _find_service(service_id: UUID, token: str) -> Workload:
 @pod_view(_find_service, "service_id")
 def of_service(request: HttpRequest, service: Workload, start: int) -> dict[str, Any]:
     """Minutes of a start of a notebook."""
-    if service.desired != Desired.RUN or service.generation != start:
+    if service.generation != start:
         raise Refused("this start has ended", "stopped", 410)
     return _kept(request, service, service.kind, 0, start)
 

@@ -19,7 +19,7 @@ from jobs.models import Node, Replica, Workload
 from jobs.rules.states import Desired, WorkloadState
 from jobs.usage import minutes as by_minute
 from jobs.usage import plot
-from jobs.usage.minutes import Asked, Figures, Minute, Told
+from jobs.usage.minutes import Asked, Figures, Minute, Most, Told
 from jobs.usage.models import ReplicaUsage, UsageHour
 from jobs.usage.volumes import VolumeUse, volumes_of
 from portal.web.format import duration_text
@@ -36,6 +36,8 @@ _SHARED = {
     "time-slicing",
     "mps",
 }  # https://github.com/NVIDIA/k8s-device-plugin#shared-access-to-gpus
+# MiB of each; https://github.com/NVIDIA/k8s-device-plugin/tree/main/docs/gpu-feature-discovery
+_GPU_MEMORY = "nvidia.com/gpu.memory"
 # When the pods that tell were counted, and how many; of this process.
 _counted = (float("-inf"), 0)
 _COUNTED_S = 30.0
@@ -45,6 +47,32 @@ def asked_of(workload: Workload, role: str) -> Asked:
     asked = workload.replicas.get(role, {})
     memory_mib = asked.get("memory_bytes", 0) // MIB
     return Asked(asked.get("cpu_millicores", 0), memory_mib, asked.get("gpu_count", 0))
+
+
+def most_of(workload: Workload, role: str, index: int, method: str) -> Most:
+    """What a replica can use: what it asks for is its limit wherever it is in a control group of its own.
+
+    Args:
+        method: where CPU and memory were read.
+    """
+    asked = asked_of(workload, role)
+    node = _node_of(workload, role, index)
+    gpu = node.labels.get(_GPU_MEMORY, "") if node else ""
+    gpu_memory_mib = int(gpu) if gpu.isdecimal() and gpu else by_minute.MAX_GPU_MEMORY_MIB
+    if method != "processes" and asked.cpu_m and asked.memory_mib:
+        return Most(asked.cpu_m, asked.memory_mib, gpu_memory_mib)
+    capacities = [node.capacity] if node else [row.capacity for row in Node.objects.all()]
+    cpu_m = max((one.get("cpu", 0) for one in capacities), default=asked.cpu_m)
+    memory_bytes = max((one.get("memory", 0) for one in capacities), default=0)
+    return Most(cpu_m, memory_bytes // MIB or asked.memory_mib, gpu_memory_mib)
+
+
+def _node_of(workload: Workload, role: str, index: int) -> Node | None:
+    where = Replica.objects.filter(workload=workload, role=role, index=index).order_by("-attempt")
+    found: Node | None = (
+        Node.objects.filter(name__in=where.values("node")[:1]).only("labels", "capacity").first()
+    )
+    return found
 
 
 def keep(
@@ -118,8 +146,7 @@ def _own(found: Mapping[str, T], own: tuple[str, ...]) -> dict[str, T]:
 
 def _gpu_note(workload: Workload, role: str, index: int, told: str) -> str:
     """Why the GPUs of a replica are not measured; empty: they are."""
-    where = Replica.objects.filter(workload=workload, role=role, index=index).order_by("-attempt")
-    node = Node.objects.filter(name__in=where.values("node")[:1]).only("labels").first()
+    node = _node_of(workload, role, index)
     label = node.labels.get("nvidia.com/gpu.sharing-strategy") if node else None
     return "shared" if label in _SHARED else told
 

@@ -27,6 +27,9 @@ STEPS_S = (60, 120, 300, 600, 1800, 3600, 7200, 14400)
 MAX_POINTS = 120
 MAX_AGE_S = 3 * 3600  # pods keep two hours while the portal does not answer
 CLOCKS_S = 120
+# More than any GPU has, for nodes that do not say it.
+MAX_GPU_MEMORY_MIB, MAX_GPU_POWER_W = 2**20, 5000
+_ROUNDED_PERCENT = 105
 
 
 class Minute(msgspec.Struct):
@@ -51,13 +54,48 @@ class Told(msgspec.Struct):
     totals: Annotated[dict[Name, Amount], Meta(max_length=MAX_FIGURES)] = {}
 
 
-def find_problem(minute: Minute, now_s: float) -> str:
-    """Why this cannot be a minute of now, in words; empty when it can."""
+class Most(NamedTuple):
+    """What a replica can use at all: its limits where they hold, else what its node has."""
+
+    cpu_m: int
+    memory_mib: int
+    gpu_memory_mib: int = MAX_GPU_MEMORY_MIB
+
+
+# A sample is not taken at the very moment that it is counted for, which evens out over a minute.
+_MEAN_PERCENT, _PEAK_PERCENT, _CPU_SLACK_M = 110, 200, 100
+
+
+def find_problem(
+    minute: Minute, now_s: float, most: Most, totals: Mapping[str, int] | None = None
+) -> str:
+    """Why this cannot be a minute of now, in words; empty when it can.
+
+    Args:
+        totals: MiB that there are of what is used, as the pod told.
+    """
+    memory = {"memory_mib": most.memory_mib} | (totals or {})
     for name, (mean, peak) in minute.used.items():
         if mean > peak:
             return f"{name}: the mean of a minute ({mean}) is above its peak ({peak})"
         if name.endswith("percent") and peak > 100:
             return f"{name}: {peak} is more than 100"
+        if name == "cpu_m":
+            most_mean, most_peak = (
+                most.cpu_m * percent // 100 + _CPU_SLACK_M
+                for percent in (_MEAN_PERCENT, _PEAK_PERCENT)
+            )
+            if mean > most_mean or peak > most_peak:
+                return (
+                    f"{name}: {mean} and at most {peak} is more than {most.cpu_m} millicores give"
+                )
+        has = memory.get(name)
+        if name.startswith("gpu") and name.endswith("memory_mib"):
+            has = min(has or most.gpu_memory_mib, most.gpu_memory_mib)
+        if name.endswith("power_w"):
+            has = MAX_GPU_POWER_W
+        if has is not None and peak > has * _ROUNDED_PERCENT // 100 + 1:
+            return f"{name}: {peak} is more than the {has} that there are"
     if not now_s - MAX_AGE_S <= minute.at <= now_s + CLOCKS_S:
         at, now = (f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d %H:%M}" for s in (minute.at, now_s))
         return f"a minute of {at} is not of the last three hours (it is {now} UTC): set the node's clock"

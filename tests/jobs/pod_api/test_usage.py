@@ -6,7 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from jobs import retention
@@ -83,9 +85,9 @@ def test_a_full_hour_is_about_a_kibibyte(job: Workload) -> None:
     def used(n: int) -> dict[str, list[int]]:
         return {
             "cpu_m": [3000 + n * 37 % 400, 4000 - n],
-            "memory_mib": [12000 + n * 11, 12100 + n * 11],
+            "memory_mib": [6000 + n * 11, 6100 + n * 11],
             "throttled_percent": [n % 7, n % 9 + 7],
-            "data_mib": [50000 + n, 50001 + n],
+            "data_mib": [5000 + n, 5001 + n],
             "log_mib": [100 + n, 101 + n],
             "gpu0.percent": [90 - n % 13, 100],
             "gpu0.memory_mib": [70000, 70001],
@@ -145,6 +147,68 @@ def test_hostile_bodies_are_refused_in_words(job: Workload, what: str) -> None:
     assert not UsageHour.objects.exists()
 
 
+FORGED: list[tuple[dict[str, list[int]], str, bool]] = [
+    # ASKED is 4 CPUs, 8 GiB and a GPU; the node has 16 CPUs, 64 GiB and GPUs of 24,000 MiB.
+    ({"cpu_m": [2**33, 2**33]}, "cgroup2", False),
+    ({"cpu_m": [4000, 4000]}, "cgroup2", True),
+    ({"cpu_m": [4400, 7000]}, "cgroup1", True),  # a look that came late
+    ({"cpu_m": [5000, 5000]}, "cgroup2", False),
+    ({"cpu_m": [4000, 9000]}, "cgroup2", False),
+    ({"cpu_m": [16000, 16000]}, "processes", True),  # its limit holds nowhere
+    ({"cpu_m": [20000, 20000]}, "processes", False),
+    ({"memory_mib": [8192, 8192]}, "cgroup2", True),
+    ({"memory_mib": [9000, 9000]}, "cgroup2", False),
+    ({"memory_mib": [1, 9000]}, "cgroup2", False),
+    ({"memory_mib": [60000, 60000]}, "processes", True),
+    ({"memory_mib": [2**33, 2**33]}, "processes", False),
+    ({"data_mib": [10240, 10240]}, "cgroup2", True),
+    ({"data_mib": [1, 20000]}, "cgroup2", False),
+    ({"gpu0.percent": [1, 1], "gpu0.memory_mib": [24000, 24000]}, "cgroup2", True),
+    ({"gpu0.percent": [1, 1], "gpu0.memory_mib": [30000, 30000]}, "cgroup2", False),
+    ({"gpu0.power_w": [700, 1000]}, "cgroup2", True),
+    ({"gpu0.power_w": [700, 2**33]}, "cgroup2", False),
+]
+
+
+@pytest.mark.parametrize(("used", "method", "is_kept"), FORGED)
+def test_more_than_there_is_is_left_out_and_said(
+    job: Workload, used: dict[str, list[int]], method: str, is_kept: bool
+) -> None:
+    has = {"cpu": 16000, "memory": 64 * GIB, "gpu": 8, "pods": 110}
+    Node.objects.create(name="node-1", capacity=has, labels={"nvidia.com/gpu.memory": "24000"})
+    Node.objects.create(name="node-2", capacity={**has, "cpu": 999_000, "memory": 999 * GIB})
+    Replica.objects.create(workload=job, role="worker", index=0, node="node-1")
+    body = told(minute(NOW - 60), {"at": NOW, "used": used}, method=method)
+    assert tell(job, body)[0] == 200  # the other minute is good
+    row = ReplicaUsage.objects.get()
+    assert (row.last_at == NOW, row.problem == "") == (is_kept, is_kept)
+    assert is_kept or " is more than " in row.problem
+    assert row.cpu_m_peak <= 16000
+    assert row.memory_mib_peak <= 64 * 1024
+    if not is_kept:  # and alone it is refused
+        alone = told({"at": NOW, "used": used}, method=method)
+        assert tell(job, alone)[1]["text"] == row.problem
+
+
+def test_where_no_node_is_known_the_largest_bounds_it(job: Workload) -> None:
+    def status(cpu_m: int, at: int) -> int:
+        return tell(job, told(minute(at, cpu_m=[cpu_m, cpu_m]), method="processes"))[0]
+
+    assert (status(4000, NOW - 180), status(9000, NOW - 120)) == (200, 400)
+    Node.objects.create(name="node-1", capacity={"cpu": 2000, "memory": 64 * GIB})
+    Node.objects.create(name="node-2", capacity={"cpu": 9000, "memory": 64 * GIB})
+    assert (status(9000, NOW - 60), status(2**33, NOW)) == (200, 400)
+
+
+def test_what_is_known_is_answered_without_a_write(job: Workload) -> None:
+    body = told(minute())
+    assert tell(job, body)[0] == 200
+    with CaptureQueriesContext(connection) as queries:
+        assert tell(job, body)[0] == 409
+    said = [one["sql"].split()[0] for one in queries.captured_queries]
+    assert set(said) <= {"SELECT"}, said
+
+
 def test_a_bad_minute_is_left_out_and_said_until_all_are_good(job: Workload) -> None:
     slept = told(minute(NOW - 86400), minute(NOW - 60))
     assert tell(job, slept)[0] == 200
@@ -172,7 +236,8 @@ def test_nobody_tells_for_another(job: Workload) -> None:
 
 
 def test_a_notebook_tells_of_its_latest_start_while_it_is_wanted(job: Workload) -> None:
-    notebook = make_service(job.tenant, generation=2)
+    asked = {"cpu_millicores": 4000, "memory_bytes": 8 * GIB}
+    notebook = make_service(job.tenant, generation=2, **asked)
     where, token = f"services/{notebook.pk}/usage", usage_token(notebook.pk)
     assert post(f"{where}/1/", told(minute()), token)[0] == 410
     assert post(f"{where}/2/", told(minute()), token) == (200, {"next_s": 60})
