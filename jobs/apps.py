@@ -13,11 +13,13 @@ class JobsConfig(AppConfig):
     name = "jobs"
 
     def ready(self) -> None:
+        from jobs.fleet.split_capacity import read_capacity
         from jobs.kinds.registry import KINDS, SERVED_TITLE
         from jobs.models import ReconcilerLease
         from portal.web import jinja, layout, reconciler
         from tenants import usage
         from tenants.audit import describe
+        from tenants.quota import weights
 
         items = [
             layout.NavItem(
@@ -37,3 +39,4 @@ class JobsConfig(AppConfig):
         describe.add_kind("service", served)
         usage.TITLES["nodeports"] = SERVED_TITLE
         reconciler.read_leases_by(lambda: next(iter(ReconcilerLease.objects.raw(_LEASE)), None))
+        weights.read_capacity_by(read_capacity)

@@ -91,8 +91,8 @@ class TenantDetailView(generics.RetrieveAPIView[Tenant]):
     def patch(self, request: Request, pk: UUID) -> Response:
         tenant = self.get_object()
         given = read(QuotaChangeSerializer(data=request.data))
-        change_quota(by=caller(request), tenant=tenant, **given)
-        return Response(TenantSerializer(self.get_object()).data)
+        changed = change_quota(by=caller(request), tenant=tenant, **given)
+        return Response(TenantSerializer(changed if given["is_dry"] else self.get_object()).data)
 
 
 class MeSerializer(serializers.ModelSerializer[User]):

@@ -57,7 +57,7 @@ def create(*, by: User, owner: str, quota: Mapping[str, int] | None = None) -> T
         raise Refused([FieldError("owner", "has_tenant", text)], status=409)
     tenant = ensure_tenant(user=user, by=by)
     if quota:
-        change_quota(by=by, tenant=tenant, quota=quota)
+        change_quota(by=by, tenant=tenant, quota=quota, is_confirmed=True)
         tenant.refresh_from_db()
     return tenant
 

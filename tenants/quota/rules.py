@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Q, Sum
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from portal import quantity
 from portal.errors import FieldError, Refused
@@ -21,10 +22,12 @@ from tenants import policy
 from tenants.actions import tell
 from tenants.audit.record import differences, record
 from tenants.models import BUDGET_COLUMNS, QUOTA_COLUMNS, Team, Tenant, User
+from tenants.quota import weights
 
 # Far above any real cluster, and the sum over 8,000 tenants still fits 64 bits. 2,768 is the number
 # of NodePorts that Kubernetes has: https://kubernetes.io/docs/concepts/services-networking/service/
 MOST = {"cpu": 10**9, "memory": 2**50, "gpu": 100_000, "pods": 100_000, "nodeports": 2768}
+CONFIRM = "confirm_part"  # the code of what is done when it is said once more, confirmed
 _SHOW = {"cpu": quantity.cpu_text, "memory": quantity.memory_text}
 
 
@@ -97,13 +100,15 @@ def quota_sums(team_ids: Iterable[UUID]) -> dict[UUID, dict[str, int]]:
 
 
 @transaction.atomic
-def change_quota(
+def change_quota(  # noqa: PLR0913 (the fields of REST)
     *,
     by: User,
     tenant: Tenant,
     quota: Mapping[str, int] = MappingProxyType({}),
     weight: int | None = None,
     quota_by_weight: bool | None = None,
+    is_confirmed: bool = False,
+    is_dry: bool = False,
 ) -> Tenant:
     """Sets some or all of a tenant's quota. Less than what is used is allowed: nothing is ended,
     and nothing new starts before enough of it is free again. The reconciler tells the cluster.
@@ -113,14 +118,16 @@ def change_quota(
         weight: from 1 to `WEIGHT_MOST`; None: as it is.
         quota_by_weight: then the reconciler sets cpu, memory and gpu; None: as it is. One that is fixed
             again keeps what it has at that moment.
+        is_confirmed: also where namespaces by weight would have nothing of a kind, or less than they use.
+        is_dry: nothing is changed.
 
     Returns:
-        The tenant as it is now.
+        The tenant as it is now; in a dry run as it would be, with its part by weight as far as it is known.
 
     Raises:
         PermissionDenied: neither an admin nor a lead of the tenant's team; of weights: no admin.
         Refused: the tenant is gone, or a lead wants more than the team's budget leaves, or an amount
-            is by weight.
+            is by weight; 409, it is to be confirmed.
     """
     tenant = Tenant.objects.select_for_update().get(pk=tenant.pk)
     # Locked also for admins, so that a lead's sum does not miss a change that is under way.
@@ -146,6 +153,15 @@ def change_quota(
     if team is not None and not policy.may(by, "exceed_budget"):
         _check_budget(team, before, news)
     columns = {QUOTA_COLUMNS[kind]: amount for kind, amount in news.items()}
+    found = weights.preview(tenant, by_weight=quota_by_weight, weight=weight, quota=news)
+    if is_dry:
+        part = found.part if found is not None and found.part is not None else {}
+        columns |= {QUOTA_COLUMNS[kind]: amount for kind, amount in part.items()}
+        for name, value in {**columns, **chosen}.items():
+            setattr(tenant, name, value)
+        return tenant
+    if found is not None and not is_confirmed:
+        _check_parts(tenant, found)
     Tenant.objects.filter(pk=tenant.pk).update(revision=F("revision") + 1, **columns, **chosen)
     tenant.refresh_from_db()
     record(by=by, verb="quota", target=tenant, detail=differences(told, _told(tenant)))
@@ -168,6 +184,33 @@ def _check_by_hand(news: Mapping[str, int]) -> None:
     ]
     if errors:
         raise Refused(errors)
+
+
+def part_text(part: Mapping[str, int]) -> str:
+    """A part by weight, in words."""
+    words = {kind: amount_text(kind, part[kind]) for kind in ("cpu", "memory", "gpu")}
+    return _("CPU %(cpu)s, memory %(memory)s, GPUs %(gpu)s") % words
+
+
+def _check_parts(tenant: Tenant, found: weights.Preview) -> None:
+    """Refuses what leaves somebody without, until it is confirmed."""
+    said = []
+    if found.lost and found.part is not None:
+        text = _(
+            "By weight this namespace would have %(part)s: nothing, or less than it uses. Fixed quotas "
+            "come first, and only what the nodes have beside them is split."
+        )
+        said.append(text % {"part": part_text(found.part)})
+    if found.others:
+        text = ngettext(
+            "%(num)s other namespace by weight would have nothing, or less than it uses.",
+            "%(num)s other namespaces by weight would have nothing, or less than they use.",
+            found.others,
+        )
+        said.append(text % {"num": found.others})
+    if said:
+        step = _("Reduce fixed quotas first, or confirm it.")
+        raise Refused(" ".join(said), CONFIRM, 409, next_step=step)
 
 
 def _check_budget(team: Team, before: Mapping[str, int], news: Mapping[str, int]) -> None:

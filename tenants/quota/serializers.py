@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.fields import SkipField, empty
 
-from portal.web.fields import Body, Cpu, Memory, Quantity, Whole
+from portal.web.fields import Body, Cpu, Memory, Quantity, TrueOrFalse, Whole
 from tenants import usage
 from tenants.models import QUOTA_COLUMNS, WEIGHT_MOST
 from tenants.quota.rules import MOST, amount_text
@@ -87,6 +87,15 @@ class QuotaChangeSerializer(Body):
     quota = _SomeOfQuota(required=False)
     weight = WeightField()
     quota_by_weight = serializers.BooleanField(required=False, label=gettext_lazy("Quota"))
+    confirm = TrueOrFalse(
+        required=False,
+        default=False,
+        source="is_confirmed",
+        help_text="also where a namespace by weight would have nothing, or less than it uses",
+    )
+    dry_run = TrueOrFalse(
+        required=False, default=False, source="is_dry", help_text="only what it would be"
+    )
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         given = data if isinstance(data, Mapping) else {}

@@ -11,14 +11,22 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRefresh
 
+from portal.errors import Refused
 from portal.web.format import amount_text as shown_amount
 from portal.web.forms import SpecForm
 from portal.web.request import PageRequest, next_page, signed_in
 from portal.web.rest import read
 from tenants.models import BUDGET_COLUMNS, QUOTA_COLUMNS, Tenant, User
-from tenants.quota.rules import BudgetLine, amount_text, budget_lines, change_quota
+from tenants.quota.rules import (
+    CONFIRM,
+    BudgetLine,
+    amount_text,
+    budget_lines,
+    change_quota,
+    part_text,
+)
 from tenants.quota.serializers import QuotaChangeSerializer, QuotaSerializer
-from tenants.quota.weights import Share, share_of
+from tenants.quota.weights import Share, preview, share_of
 
 
 def quota_form(user: User, tenant: Tenant, posted: Mapping[str, Any] | None) -> SpecForm:
@@ -103,6 +111,16 @@ def weight_text(tenant: Tenant, share: Share | None) -> str:
     return found
 
 
+def part_hint(user: User, tenant: Tenant) -> str:
+    """What the namespace would have by weight, for who may choose it; empty: it has that, or it is not known."""
+    if tenant.quota_by_weight or not user.may("administer"):
+        return ""
+    found = preview(tenant, by_weight=True)
+    if found is None or found.part is None:
+        return ""
+    return _("That would be %(part)s now.") % {"part": part_text(found.part)}
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def tenant_quota(request: PageRequest, pk: UUID) -> HttpResponseBase:
@@ -110,15 +128,22 @@ def tenant_quota(request: PageRequest, pk: UUID) -> HttpResponseBase:
     tenant: Tenant = Tenant.objects.find(request.user, pk)
     back = next_page(request)
     form = quota_form(request.user, tenant, request.POST if request.method == "POST" else None)
+    asks_to_confirm = False
     if request.method == "POST":
         given = _body(form)
-        changed = form.attempt(
-            lambda: change_quota(
-                by=request.user,
-                tenant=tenant,
-                **(read(QuotaChangeSerializer(data=given)) if given else {}),
-            )
-        )
+        if given and "confirm" in request.POST:
+            given["confirm"] = "true"
+
+        def change() -> Tenant:
+            nonlocal asks_to_confirm
+            wanted = read(QuotaChangeSerializer(data=given)) if given else {}
+            try:
+                return change_quota(by=request.user, tenant=tenant, **wanted)
+            except Refused as refusal:
+                asks_to_confirm = refusal.errors[0].code == CONFIRM
+                raise
+
+        changed = form.attempt(change)
         if changed is not None:
             name = tenant.owner.shown_name
             messages.success(request, _("The quota of %(name)s is changed.") % {"name": name})
@@ -132,6 +157,8 @@ def tenant_quota(request: PageRequest, pk: UUID) -> HttpResponseBase:
         "form": form,
         "hints": hints(tenant, request.user, share),
         "by_weight": weight_text(tenant, share),
+        "part": part_hint(request.user, tenant),
+        "asks_to_confirm": asks_to_confirm,
         "tenant": tenant,
         "back": back,
     }

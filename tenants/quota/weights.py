@@ -1,10 +1,10 @@
 """Namespaces whose quota is by weight: what they have of the cluster, and giving it to them anew."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
-from django.db.models import Exists, F
+from django.db.models import Exists, F, QuerySet
 from django.utils import timezone
 
 from tenants.models import BUDGET_COLUMNS, QUOTA_COLUMNS, Tenant
@@ -40,10 +40,17 @@ def read_namespaces() -> list[WeightedNamespace]:
     One by weight that is suspended or deleted takes no part, and its quota stays as it is until it is
     open again. A fixed quota counts also then: it comes back with its namespace.
     """
-    there = Tenant.objects.existing()
-    shut = there.filter(quota_by_weight=True).exclude(desired=Tenant.Desired.ACTIVE)
-    sharing = there.filter(quota_by_weight=True, desired=Tenant.Desired.ACTIVE)
-    rows = there.filter(Exists(sharing)).exclude(pk__in=shut.values("pk")).order_by()
+    sharing = Tenant.objects.existing().filter(quota_by_weight=True, desired=Tenant.Desired.ACTIVE)
+    return _read(Tenant.objects.existing().filter(Exists(sharing)))
+
+
+def _read(there: QuerySet[Tenant]) -> list[WeightedNamespace]:
+    shut = (
+        Tenant.objects.existing()
+        .filter(quota_by_weight=True)
+        .exclude(desired=Tenant.Desired.ACTIVE)
+    )
+    rows = there.exclude(pk__in=shut.values("pk")).order_by()
     columns = ("pk", "weight", "team_id", "team__weight", "quota_by_weight")
     return [
         WeightedNamespace(
@@ -78,6 +85,76 @@ def give_parts(capacity: Mapping[str, int]) -> list[tuple[UUID, int]]:
         if row.update(**columns, revision=F("revision") + 1, changed_at=timezone.now()):
             changed.append((pk, Tenant.objects.values_list("revision", flat=True).get(pk=pk)))
     return changed
+
+
+ReadCapacity = Callable[[], Mapping[str, int] | None]
+_read_capacity: ReadCapacity = lambda: None
+
+
+def read_capacity_by(read: ReadCapacity) -> None:
+    """Says how what the cluster has is read, outside of the reconciler; the reader says None when it is not known."""
+    global _read_capacity
+    _read_capacity = read
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a change of one namespace's quota does to those by weight.
+
+    Attributes:
+        part: kind -> what it has itself then; None: it takes no part in the split.
+        lost: kinds of the namespace itself of which it would have none, or less than it uses, and has more now.
+        others: how many other namespaces would lose so.
+    """
+
+    part: Mapping[str, int] | None
+    lost: tuple[str, ...]
+    others: int
+
+
+def preview(
+    tenant: Tenant,
+    *,
+    by_weight: bool | None = None,
+    weight: int | None = None,
+    quota: Mapping[str, int] | None = None,
+) -> Preview | None:
+    """What would come of it; None: nobody is by weight then, or what the cluster has is not known. Three queries.
+
+    Args:
+        by_weight, weight, quota: of this namespace, where they become others.
+    """
+    becomes = tenant.quota_by_weight if by_weight is None else by_weight
+    is_open = tenant.desired == Tenant.Desired.ACTIVE
+    now = _read(Tenant.objects.existing())
+    if not any(not one.is_fixed for one in now) and not (becomes and is_open):
+        return None
+    whole = _read_capacity()
+    if whole is None:
+        return None
+    then = []
+    for one in now:
+        if one.tenant_id != tenant.pk:
+            then.append(one)
+        elif is_open or not becomes:
+            amounts = {kind: (quota or {}).get(kind, one.quota[kind]) for kind in KINDS}
+            then.append(
+                replace(one, quota=amounts, weight=weight or one.weight, is_fixed=not becomes)
+            )
+    before, after = split_quotas(whole, now), split_quotas(whole, then)
+    fixed = {one.tenant_id: one.quota for one in now}
+    used = dict(Tenant.objects.filter(pk__in=after).values_list("pk", "observed_used"))
+    lost = {}
+    for pk, part in after.items():
+        had = before.get(pk, fixed[pk])
+        holds = used.get(pk, {})
+        lost[pk] = tuple(
+            kind
+            for kind, amount in part.items()
+            if amount < had[kind] and (amount == 0 or amount < holds.get(kind, 0))
+        )
+    own = lost.pop(tenant.pk, ())
+    return Preview(after.get(tenant.pk), own, sum(map(bool, lost.values())))
 
 
 def share_of(tenant: Tenant) -> Share | None:

@@ -1,6 +1,7 @@
 """What the cluster has to be split by weight, from its nodes. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from portal import pools
@@ -29,29 +30,66 @@ def capacity(
         now: aware.
         known: the pools of the catalog.
     """
+    return capacity_of(map(_read, nodes), selector, now, known)
+
+
+@dataclass(frozen=True)
+class SplitNode:
+    """What of a node says whether it counts, and with how much.
+
+    Attributes:
+        taints: key, value and effect of each.
+        allocatable: cpu in millicores, memory in bytes, gpu.
+        gpu_count: of its capacity: a device plugin that restarts takes its GPUs out of what is allocatable for
+            seconds.
+        ready_since: when `is_ready` became so; None: it was never told.
+    """
+
+    labels: Mapping[str, str]
+    taints: Sequence[tuple[str, str, str]]
+    allocatable: Mapping[str, int]
+    gpu_count: int
+    is_ready: bool
+    ready_since: datetime | None
+
+
+def capacity_of(
+    nodes: Iterable[SplitNode],
+    selector: Mapping[str, str],
+    now: datetime,
+    known: Sequence[Pool] = (),
+) -> dict[str, int]:
+    """As `capacity`."""
     total = {"cpu": 0, "memory": 0, "gpu": 0}
     for node in nodes:
         if not _is_for_people(node, selector, known) or not _is_there(node, now):
             continue
-        has = resources.of_resources(node.status.allocatable)
-        # A device plugin that restarts takes its GPUs out of what is allocatable for seconds.
-        gpus = resources.of_resources(node.status.capacity).gpu_count
-        total["cpu"] += has.cpu_millicores
-        total["memory"] += has.memory_bytes
-        total["gpu"] += max(gpus, has.gpu_count)
+        for kind in total:
+            total[kind] += node.allocatable.get(kind, 0)
+        total["gpu"] += max(0, node.gpu_count - node.allocatable.get("gpu", 0))
     return total
 
 
-def _is_for_people(node: KubeNode, selector: Mapping[str, str], known: Sequence[Pool]) -> bool:
-    taints = ((taint.key, taint.value, taint.effect) for taint in node.spec.taints)
-    foreign, _ = pools.closing(taints, pools.pool_of(node.metadata.labels, known))
+def _read(node: KubeNode) -> SplitNode:
+    has = resources.of_resources(node.status.allocatable)
+    told = next((one for one in node.status.conditions if one.type == "Ready"), None)
+    return SplitNode(
+        node.metadata.labels,
+        [(taint.key, taint.value, taint.effect) for taint in node.spec.taints],
+        {"cpu": has.cpu_millicores, "memory": has.memory_bytes, "gpu": has.gpu_count},
+        resources.of_resources(node.status.capacity).gpu_count,
+        told is not None and told.status == "True",
+        told.last_transition_time if told is not None else None,
+    )
+
+
+def _is_for_people(node: SplitNode, selector: Mapping[str, str], known: Sequence[Pool]) -> bool:
+    foreign, _ = pools.closing(node.taints, pools.pool_of(node.labels, known))
     is_reserved = any(not key.startswith(_PASSING) for key, _, _ in foreign)
-    return not is_reserved and selector.items() <= node.metadata.labels.items()
+    return not is_reserved and selector.items() <= node.labels.items()
 
 
-def _is_there(node: KubeNode, now: datetime) -> bool:
-    for condition in node.status.conditions:
-        if condition.type == "Ready":
-            since = condition.last_transition_time
-            return condition.status == "True" or (since is not None and now - since < AWAY)
-    return False
+def _is_there(node: SplitNode, now: datetime) -> bool:
+    if node.is_ready:
+        return True
+    return node.ready_since is not None and now - node.ready_since < AWAY

@@ -89,7 +89,7 @@ def main(count: int) -> None:
 
             tenant, pods = make_tenant("ada"), []
             for _ in range(count // WORKERS):
-                asked = {"count": WORKERS, "cpu_millicores": 1000, "memory_bytes": 2**31}
+                asked = {"count": WORKERS, "cpu_millicores": 1000, "memory_bytes": 2**32}
                 job = make_job(
                     tenant,
                     state="running",

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 
+from jobs.models import Node
 from portal.errors import Refused
 from tenants.models import AuditEntry, Team, Tenant, User
 from tenants.quota.rules import change_quota
+from tenants.quota.serializers import quota_json
 from tenants.quota.weights import give_parts, read_namespaces
 from tests.browsing import client_of, page_of
 from tests.factories import make_tenant, make_user
@@ -157,3 +159,102 @@ def test_the_page_says_weight_share_and_by_how_much_it_is_over(team: Team):
     after = tenant_of("alice")
     assert (after.weight, after.quota_by_weight, after.quota) == (4, True, alice.quota)
     assert page_of(client_of("root").get(f"/admin/namespaces/{alice.pk}/")).text.count("by weight")
+
+
+GIB = 2**30
+NODE = {"cpu": 8_000, "memory": 32 * GIB, "gpu": 2, "pods": 110}
+READY = [{"type": "Ready", "status": "True", "reason": "", "message": "", "since": None}]
+
+
+@pytest.fixture
+def nodes(db: None) -> None:
+    """Of 16 CPUs, 64 GiB and 4 GPUs in all; one more is for others, and one has been away for long."""
+    taints = [{"key": "others", "value": "", "effect": "NoSchedule"}]
+    away = [{**READY[0], "status": "False", "since": "2026-11-01T00:00:00+00:00"}]
+    for name, more in {
+        "one": {},
+        "two": {"allocatable": {**NODE, "gpu": 0}},  # its device plugin starts again
+        "others": {"taints": taints},
+        "away": {"conditions": away},
+    }.items():
+        about = {"capacity": NODE, "allocatable": NODE, "conditions": READY, **more}
+        Node.objects.create(name=name, **about)
+
+
+def fixed(name: str, cpu: int, memory_gib: int, gpu: int) -> Tenant:
+    tenant = make_tenant(name)
+    quota = {"cpu": cpu, "memory": memory_gib * GIB, "gpu": gpu}
+    change_quota(by=root(), tenant=tenant, quota=quota, is_confirmed=True)
+    return Tenant.objects.get(pk=tenant.pk)
+
+
+@pytest.mark.parametrize(
+    ("other", "used", "part", "is_refused"),
+    [
+        ((24_000, 128, 8), {}, "CPU 0, memory 0, GPUs 0", True),
+        ((24_000, 8, 0), {}, "CPU 0, memory 56Gi, GPUs 4", True),
+        ((8_000, 8, 0), {}, "CPU 8, memory 56Gi, GPUs 4", False),
+        ((12_000, 8, 2), {"cpu": 5_000}, "CPU 4, memory 56Gi, GPUs 2", True),
+        ((12_000, 8, 2), {"cpu": 4_000, "gpu": 1}, "CPU 4, memory 56Gi, GPUs 2", False),
+    ],
+)
+def test_a_part_is_shown_before_it_is_one_and_confirmed_where_it_is_too_small(
+    nodes: None, other: tuple[int, int, int], used: dict[str, int], part: str, is_refused: bool
+):
+    make_user("root", role="admin")
+    fixed("mallory", *other)
+    alice = fixed("alice", 8_000, 16, 2)
+    Tenant.objects.filter(pk=alice.pk).update(observed_used=used)
+    page = page_of(client_of("root").get(f"/tenants/{alice.pk}/quota/"))
+    assert f"That would be {part} now." in page.one("p", id="quota_by_weight-hint").text
+    body = {"quota_by_weight": True}
+    tried = patch("root", alice, {**body, "dry_run": True})
+    assert tried.status_code == 200, tried.content
+    shown = tried.json()["quota"]
+    assert f"CPU {shown['cpu']}, memory {shown['memory']}, GPUs {shown['gpu']}" == part
+    assert (tried.json()["quota_by_weight"], tenant_of("alice").quota) == (True, alice.quota)
+    # By REST and by the form: nothing is changed before it is confirmed.
+    typed = {"quota_by_weight": "true", "was-quota_by_weight": "false"}
+    if is_refused:
+        answer = patch("root", alice, body)
+        assert (answer.status_code, answer.json()["errors"][0]["code"]) == (409, "confirm_part")
+        assert part in answer.json()["errors"][0]["text"]
+        page = page_of(client_of("root").post(f"/tenants/{alice.pk}/quota/", typed))
+        assert part in page.text
+        assert page.one("button", name="confirm").text == "Change it all the same"
+        assert page.one("option", selected="").get("value") == "true"
+        assert not tenant_of("alice").quota_by_weight
+        typed["confirm"] = "1"
+    assert client_of("root").post(f"/tenants/{alice.pk}/quota/", typed).status_code == 302
+    assert tenant_of("alice").quota_by_weight
+    give_parts({"cpu": 16_000, "memory": 64 * GIB, "gpu": 4})
+    now = quota_json(tenant_of("alice").quota)
+    assert f"CPU {now['cpu']}, memory {now['memory']}, GPUs {now['gpu']}" == part
+
+
+def test_who_takes_from_others_by_weight_confirms_it(nodes: None):
+    make_user("root", role="admin")
+    alice, bob = fixed("alice", 4_000, 16, 1), fixed("bob", 4_000, 16, 1)
+    for tenant in (alice, bob):
+        change_quota(by=root(), tenant=tenant, quota_by_weight=True, weight=1)
+    give_parts({"cpu": 16_000, "memory": 64 * GIB, "gpu": 4})
+    Tenant.objects.update(observed_used={"cpu": 6_000})
+    mallory = fixed("mallory", 1_000, 1, 0)
+    for body, others in (
+        ({"quota": {"cpu": "12"}}, "2 other namespaces by weight"),
+        ({"quota": {"gpu": 4}}, "2 other namespaces by weight"),
+    ):
+        answer = patch("root", mallory, body)
+        assert (answer.status_code, others in answer.content.decode()) == (409, True)
+        assert tenant_of("mallory").quota == mallory.quota
+    assert patch("root", mallory, {"quota": {"cpu": "2"}}).status_code == 200
+    # A larger weight of one takes from the other.
+    answer = patch("root", alice, {"weight": 9})
+    assert (answer.status_code, "1 other namespace by weight" in answer.content.decode()) == (
+        409,
+        True,
+    )
+    assert patch("root", alice, {"weight": 9, "confirm": True}).status_code == 200
+    # What is not known is not asked about.
+    Node.objects.all().delete()
+    assert patch("root", bob, {"quota_by_weight": False}).status_code == 200
