@@ -13,10 +13,12 @@ from jobs.rules.queue.guards import (
     DEATHS_COUNT_FOR,
     PULLS_COUNT_FOR,
     PULLS_WITHIN,
+    FailingImage,
     GuardedImage,
     NodeDeath,
     PullFailure,
     SuspiciousNode,
+    failing_image,
     guarded_images,
     suspicious_nodes,
 )
@@ -65,6 +67,18 @@ def read_guarded_images(now: datetime, wanted: Collection[str]) -> Sequence[Guar
             if row.admitted_at is not None:
                 tried[image, str(row.tenant_id)] = row.admitted_at
     return guarded_images(failures, _pulled(images, since), tried, now)
+
+
+def read_failing_images(
+    now: datetime, images: Collection[str], tenant_id: str
+) -> list[FailingImage]:
+    """Those of these images whose last pulls failed, for one namespace. One query where no pull has failed, else three."""
+    failures = _failures(now, images)
+    if not failures:
+        return []
+    pulled = _pulled({one.image for one in failures}, min(one.since for one in failures))
+    found = (failing_image(failures, pulled, image, tenant_id) for image in sorted(images))
+    return [one for one in found if one is not None]
 
 
 def _failures(now: datetime, wanted: Collection[str]) -> list[PullFailure]:

@@ -18,12 +18,12 @@ from jobs.rules.admission import Fit, pools_of_roles
 from jobs.rules.admission import fit as fit_amounts
 from jobs.rules.amounts import NO_LIMIT, RESOURCES, Amount, NodeCapacity, ReplicaRequest
 from jobs.rules.nodes import capacity_of, is_selected, where_to_run
-from jobs.rules.queue.guards import Guards
+from jobs.rules.queue.guards import IMAGE_FAILS, Guards
 from jobs.rules.queue.holds import answer_beside, closed, held_before
 from jobs.rules.queue.state import LOW, UNKNOWN
 from jobs.rules.queue.times import seconds_of
 from jobs.rules.states import WorkloadState
-from jobs.scheduling.guards import read_guarded_images, read_suspicious_nodes
+from jobs.scheduling.guards import read_failing_images, read_guarded_images, read_suspicious_nodes
 from jobs.scheduling.models import NodeHold
 from portal.catalog import get_catalog
 from portal.pools import DEFAULT
@@ -96,13 +96,23 @@ def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
         return guarded
     ahead = _waiting_count(tenant)
     if answer.kind == "now" and ahead:
-        return replace(
+        answer = replace(
             answer,
             kind="later",
             code="queue",
             text=f"Fits, but is queued behind {ahead} of your workloads.",
         )
+    if answer.kind != "never" and (failing := _failing(spec, tenant)):
+        code = IMAGE_FAILS if answer.kind == "now" else answer.code
+        return replace(answer, code=code, text=f"{answer.text} {failing}".strip())
     return answer if answer.text else replace(answer, text="Fits now.")
+
+
+def _failing(spec: WorkloadSpec, tenant: Tenant) -> str:
+    """Which of its images failed to be pulled of late; empty: none, or it was pulled since."""
+    images = {spec.image_of(role) for role in spec.replicas}
+    found = read_failing_images(timezone.now(), images, str(tenant.pk))
+    return " ".join(one.text for one in found)
 
 
 def _guarded(spec: WorkloadSpec, tenant: Tenant) -> Fit | None:

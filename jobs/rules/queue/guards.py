@@ -15,6 +15,7 @@ THRICE = 3
 # --- images ---
 PULLS_WITHIN = timedelta(minutes=10)  # also between two tries
 PULLS_COUNT_FOR = timedelta(hours=1)  # what nobody has tried for so long may be tried by all
+IMAGE_FAILS = "image_fails"  # the code of a `Fit` that may start, and may fail as others did
 # --- nodes ---
 DEATHS_WITHIN = timedelta(minutes=30)
 PEOPLE = 2
@@ -116,6 +117,54 @@ def guarded_images(
         tries_from = max(tries) + PULLS_WITHIN if tries else now
         guards.append(GuardedImage(image, tenant_id, details, tries_from))
     return guards
+
+
+@dataclass(frozen=True)
+class FailingImage:
+    """An image whose last pulls failed, as one namespace is told.
+
+    Attributes:
+        since: about when the first of them failed.
+        detail: what was said of the last one in this namespace; empty: it failed in others alone.
+    """
+
+    image: str
+    count: int
+    since: datetime
+    detail: str
+
+    @property
+    def text(self) -> str:
+        """A sentence."""
+        times = "once" if self.count == 1 else f"{self.count} times"
+        said = f" (“{self.detail}”)" if self.detail else ""
+        at = f"{self.since.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        return f"{self.image} could not be pulled {times} since {at}{said}, and has not been pulled since."
+
+
+def failing_image(
+    failures: Iterable[PullFailure], pulled: Mapping[Key, datetime], image: str, tenant_id: str
+) -> FailingImage | None:
+    """Whether the last pulls of an image failed: in this namespace, or in two others while no pod began to run with it.
+
+    Args:
+        failures, pulled: as `guarded_images`.
+    """
+    since = [
+        one
+        for one in failures
+        if one.image == image
+        and ((image, one.tenant_id) not in pulled or one.at > pulled[image, one.tenant_id])
+    ]
+    own = [one for one in since if one.tenant_id == tenant_id]
+    is_pulled = any(of == image for of, _ in pulled)
+    is_spread = len({one.tenant_id for one in since}) > 1 and not is_pulled
+    counted = own or (since if is_spread else [])
+    if not counted:
+        return None
+    detail = max(own, key=lambda one: one.at).detail if own else ""
+    first = min(one.since for one in counted)
+    return FailingImage(image, sum(one.count for one in counted), first, detail)
 
 
 def _is_thrice(failures: Iterable[PullFailure]) -> bool:

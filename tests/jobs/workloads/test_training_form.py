@@ -11,10 +11,10 @@ from django.test import Client
 
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training.spec import TrainingSpec
-from jobs.models import Bundle, Node, UserSecret, Workload
+from jobs.models import Bundle, Node, Replica, UserSecret, Workload
 from tenants.models import AuditEntry, Tenant
 from tests.browsing import HTMX, client_of, page_of, read
-from tests.factories import make_job, make_tenant
+from tests.factories import make_job, make_tenant, submit_body
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
@@ -213,6 +213,56 @@ def test_the_panel_tells_of_an_image_that_cannot_be_pulled(alice: Tenant, client
         typed = fields(topology="tf-ps") | {"replicas.ps.image": image}
         panel = page_of(client.post("/trainings/new/fit/", typed)).text
         assert ("x:1 could not be pulled three times" in panel) is is_told, panel
+
+
+@pytest.mark.parametrize(
+    ("count", "minutes_ago", "pulled_after", "is_told"),
+    [
+        (0, 5, None, ""),
+        (1, 5, None, "once"),
+        (3, 5, None, "3 times"),
+        (3, 30, None, "3 times"),
+        (3, 30, 20, ""),  # a pod with it began to run since
+        (3, 30, 40, "3 times"),  # before
+        (3, 61, None, ""),  # it is forgotten, as the queue's guard forgets it
+    ],
+)
+def test_the_panel_is_not_green_while_the_last_pulls_failed(
+    alice: Tenant,
+    client: Client,
+    count: int,
+    minutes_ago: int,
+    pulled_after: int | None,
+    is_told: str,
+) -> None:
+    """Also when one workload may try it at once."""
+
+    def ago(minutes: int) -> datetime:
+        return datetime.now(UTC) - timedelta(minutes=minutes)
+
+    tried = make_job(alice, state="failed", image="x:1", finished_at=ago(0), admitted_at=ago(62))
+    if count:
+        text = 'Failed to pull image "x:1": not found'
+        event = {"reason": "Failed", "message": text, "count": count}
+        tried.events.create(uid="e", at=ago(minutes_ago), **event)
+    if pulled_after is not None:
+        Replica.objects.create(workload=tried, role="worker", index=0, started_at=ago(pulled_after))
+    page = page_of(client.post("/trainings/new/fit/", fields(image="x:1")))
+    preview = client.post(
+        "/api/v1/jobs/preview/", submit_body(image="x:1"), content_type="application/json"
+    ).json()["fit"]
+    assert preview["kind"] == "now"
+    if not is_told:
+        assert "Fits now It starts right away." in page.text
+        assert preview["text"] == "Fits now."
+        return
+    since = ago(minutes_ago + (10 if count > 1 else 0)).strftime("%Y-%m-%d %H:")
+    assert f"x:1 could not be pulled {is_told} since {since}" in page.text
+    assert "(“not found”), and has not been pulled since." in page.text
+    assert "Fits now, but may not start" in page.text
+    assert not page.all(class_="fit-answer tone-ready")
+    assert page.all(class_="fit-answer tone-stopping")
+    assert f"could not be pulled {is_told}" in preview["text"]
 
 
 def test_advice_on_a_deadline_below_the_usual_duration(alice: Tenant, client: Client) -> None:
