@@ -435,7 +435,8 @@ def _of_mpi(output: LastLines, command: Sequence[str], slots: int) -> Optional[F
         return None
     name = executable.group(1)
     before = _word_before(command, name)
-    if before.startswith("-"):
+    # Open MPI 5 names the long options that it does not know, and takes what follows a short one for the program.
+    if before.startswith("-") and not before.startswith("--") and not re.search(r"[/.]", name):
         words = f"it does not know the option {before}, and took {name} for the program"
         return Finding(codes.MPI_OPTION, words)
     return Finding(codes.SCRIPT_MISSING, "mpirun found no executable " + name)

@@ -46,6 +46,7 @@ _SHARED = "leave it out; a training starts as a whole, in Homeport's own queue"
 _VOLUMES = "leave it out; /data and /log are in every replica, source brings the code"
 _PLACED = "pool, whose nodes have labels and taints; nodes are found by cpu, memory and gpu besides"
 _PER_GPU = "replicas.worker.gpu; as many processes start in a worker as it has GPUs"
+_PER_SLOT = "replicas.worker.gpu, else replicas.worker.cpu; as many processes start in a worker as it has GPUs, else CPUs"
 # A field of theirs -> ours, whose name comes first. In a path * is any name or number, which is the role
 # where a row says {role}. Likewise the table of docs/training.md.
 _POD = {
@@ -97,7 +98,7 @@ _PYTORCH = {
     "spec.nprocPerNode": _PER_GPU,
 }
 _MPI = {
-    "spec.slotsPerWorker": _PER_GPU,
+    "spec.slotsPerWorker": _PER_SLOT,
     "spec.mpiImplementation": "leave it out; Open MPI and MPICH are both told their hosts",
     "spec.sshAuthMountPath": "leave it out; mpirun needs no ssh here",
 }

@@ -117,6 +117,21 @@ def test_workers_of_mpi_run_our_daemon_and_are_not_replaced() -> None:
     assert (job["programs"], job["slots"]) == ({"worker": "mpi_daemon"}, 1)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "millicores", "slots"),
+    [(0, 500, 1), (0, 1000, 1), (0, 2500, 2), (0, 16000, 16), (1, 8000, 1), (3, 1000, 3)],
+)
+def test_slots_of_mpi_are_a_workers_gpus_or_else_its_cpus(
+    gpus: int, millicores: int, slots: int
+) -> None:
+    worker = {**WORKER, "gpu_count": gpus, "cpu_millicores": millicores}
+    roles = {"launcher": {**PS, "count": 1}, "worker": worker}
+    documents = render_training(
+        altered(TF_PS, topology="mpi", replicas=roles), attempt=1, pods=PODS
+    )
+    assert json.loads(documents[2]["data"]["job.json"])["slots"] == slots
+
+
 def test_a_rescue_pod() -> None:
     lost = Rescue(ReplicaKey("worker", 1, 1), "7a6b", 2)
     golden("rescue.yaml", [render_rescue(TF_PS, lost, attempt=2, pods=PODS)])

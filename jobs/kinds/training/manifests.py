@@ -27,7 +27,7 @@ from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Workload
 from jobs.pod.protocol.codes import OWN_CODES, SIGNAL_BASE
 from jobs.rules.hosts import PORT, addresses
-from jobs.rules.requests import at_once, indexes_of
+from jobs.rules.requests import RoleRequest, at_once, indexes_of
 from jobs.rules.restarts import RestartPolicy
 from jobs.rules.topologies import (
     RoleKind,
@@ -190,9 +190,14 @@ def _programs(topology: Topology, spec: TrainingSpec) -> dict[str, Any]:
     found = {role.name: role.program for role in present if role.program}
     if not found:
         return {}
-    slots = max(1, spec.replicas["worker"].gpu_count)  # processes of mpirun in each worker
     waits_s = spec.run_policy.starting_deadline_s
+    slots = mpi_slots(spec.replicas["worker"])
     return {"programs": found, "slots": slots, "starting_deadline_s": waits_s}
+
+
+def mpi_slots(worker: RoleRequest) -> int:
+    """How many processes mpirun starts in each worker: one for each GPU, else for each whole CPU."""
+    return worker.gpu_count or max(1, worker.cpu_millicores // 1000)
 
 
 def environment_of(spec: TrainingSpec) -> dict[str, dict[str, str]]:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from deploy.testcluster.ports import free_port
+from jobs.pod.diagnosis import Finding, diagnose
 from jobs.pod.fetch import MPI_MODULES, write_program
+from jobs.pod.tail import Tail
 from onebox.testing.processes import naming
 from tests.jobs.pod.pods import FakeDoor, Pod, wait_until
 from tests.tools.missing import is_missing
@@ -147,3 +149,92 @@ def test_a_user_without_a_name_is_told(worker: Pod) -> None:
     assert code == 64
     assert worker.message["reason"] == "no_user"
     assert f"a line for user {os.getuid()} in /etc/passwd" in worker.message["text"]
+
+
+RULE = "-" * 74
+# As they print it: Open MPI 4.1 (orterun's help texts), Open MPI 5.0 (PRRTE's), MPICH 4 (Hydra).
+TOO_MANY = f"""\
+{RULE}
+There are not enough slots available in the system to satisfy the 4
+slots that were requested by the application:
+
+  python
+
+Either request fewer procs for your application, or make more slots
+available for use.
+
+A "slot" is the PRRTE term for an allocatable unit where we can
+launch a process.  The number of slots available are defined by the
+environment in which PRRTE processes are run:
+
+  1. Hostfile, via "slots=N" clauses (N defaults to number of
+     processor cores if not provided)
+  2. The --host command line parameter, via a ":N" suffix on the
+     hostname (N defaults to 1 if not provided)
+  3. Resource manager (e.g., SLURM, PBS/Torque, LSF, etc.)
+  4. If none of a hostfile, the --host command line parameter, or an
+     RM is present, PRRTE defaults to the number of processor cores
+
+In all the above cases, if you want PRRTE to default to the number
+of hardware threads instead of the number of processor cores, use the
+--use-hwthread-cpus option.
+{RULE}
+"""
+NO_EXECUTABLE = f"""\
+{RULE}
+prterun was unable to find the specified executable file, and therefore did
+not launch the job.  This error was first reported for process rank
+0; it may have occurred for other processes as well.
+
+NOTE: A common cause for this error is misspelling a prterun command
+   line parameter option (remember that prterun interprets the first
+   unrecognized command line token as the executable).
+
+   Node:       m-launcher-0
+   Executable: {{}}
+{RULE}
+"""
+UNRECOGNIZED = f"""\
+{RULE}
+An unrecognized option was included on the mpirun command line:
+
+  Option: --bind-two
+
+Please use the "mpirun --help" command to obtain a list of all
+supported options.
+{RULE}
+"""
+OF_OPEN_MPI_4 = (
+    "mpirun: Error: unknown option \"--bind-to-none\"\nType 'mpirun --help' for usage.\n"
+)
+OF_HYDRA = (
+    "[mpiexec@m-launcher-0] match_arg (lib/utils/args.c:166): unrecognized argument bind-two\n"
+    "[mpiexec@m-launcher-0] HYDU_parse_array (lib/utils/args.c:181): argument matching returned error\n"
+    "[mpiexec@m-launcher-0] main (mpiexec/mpiexec.c:149): error parsing parameters\n"
+)
+OLDER = ["mpirun", "-bind-to", "none", "-map-by", "slot", "python", "t.py"]
+
+
+@pytest.mark.parametrize(
+    ("output", "command", "code", "words"),
+    [
+        (TOO_MANY, OLDER, "mpi_slots", "it asks for 4 processes, the hosts have 2 slots"),
+        (NO_EXECUTABLE.format("none"), OLDER, "mpi_option",
+         "it does not know the option -bind-to, and took none for the program"),
+        (NO_EXECUTABLE.format("none"), ["sh", "-c", " ".join(OLDER)], "mpi_option",
+         "it does not know the option -bind-to, and took none for the program"),
+        (NO_EXECUTABLE.format("./a.out"), ["mpirun", "-np", "2", "./a.out"], "script_missing",
+         "mpirun found no executable ./a.out"),
+        (NO_EXECUTABLE.format("./a.out"), ["mpirun", "--oversubscribe", "./a.out"], "script_missing",
+         "mpirun found no executable ./a.out"),
+        (UNRECOGNIZED, OLDER, "mpi_option", "it does not know the option --bind-two"),
+        (OF_OPEN_MPI_4, OLDER, "mpi_option", 'mpirun: Error: unknown option "--bind-to-none"'),
+        (OF_HYDRA, OLDER, "mpi_option", OF_HYDRA.splitlines()[0]),
+    ],
+)  # fmt: skip
+def test_what_mpirun_says_of_slots_and_options_is_told(
+    output: str, command: list[str], code: str, words: str
+) -> None:
+    tail = Tail()
+    tail.feed(output.encode())
+    assert diagnose(tail, 1, command=command, slots=2) == Finding(code, words)
