@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from jobs.models import Workload
-from jobs.rules.reasons import ROWS
+from jobs.rules.reasons import AFTER_THE_END, ROWS
 from tenants import policy
 from tenants.models import Tenant
 
@@ -60,6 +60,8 @@ class NextSteps:
     def of(self, workload: Workload) -> str:
         """Of a row with its reason; empty: there is nothing to do."""
         code, step = workload.reason_code, workload.reason_next_step
+        if workload.is_final and code in AFTER_THE_END:
+            return AFTER_THE_END[code]
         if step != ROWS.get(code, ("", ""))[1]:
             return step  # of an earlier version, or with facts in it
         if code in _FOR_LEADS and self._may_change_quota(workload.tenant_id):

@@ -4,6 +4,7 @@ One table; `make` fills the facts in. The codes are part of the public surface (
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -125,7 +126,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "Check the image's name and tag. Until the start timeout the pull is retried.",
     ),
     "image_missing": (
-        "Image {image} was not found: {detail}",
+        "Image {image} not found{detail}",
         "Correct the name or the tag, and submit again.",
     ),
     "image_denied": (
@@ -535,6 +536,17 @@ def clip(text: str, limit: int = TEXT_MAX) -> str:
     """Text from outside, in one line and not too long."""
     plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+# What to do when a wait has ended in failure, for steps that speak of the wait.
+AFTER_THE_END: Mapping[str, str] = {
+    "image_pull": "Check the image's name and tag, and submit again.",
+    "image_rate_limit": "Submit again later; ask your admin for a mirror if it repeats.",
+    "registry_unreachable": "Check the first part of the name, the registry's host, and submit again.",
+    "quota_refused": "Submit again; tell your admin if it repeats.",
+    "quota_exceeded": "Stop workloads that you no longer need, and submit again.",
+    "volume_attached": "Submit again later; tell your admin if it repeats.",
+}
 
 
 _BEFORE_A_SENTENCE = re.compile(r"\{(\w+)\} [A-Z]")  # a fact that another sentence follows

@@ -71,6 +71,10 @@ def _told(family: str, wait: WaitingPod, message: str) -> Reason:
     """The most specific reason that the cluster's message gives."""
     code = patterns.find_code(family, message)
     detail = patterns.plain(family, message)
+    if code == "image_missing":
+        # The embedded cluster's node says what may have been meant; registries repeat the image's name.
+        said, found, rest = detail.partition("not found. ")
+        detail = f". {rest}" if found and not said else f": {detail}"
     return reasons.make(code, who=wait.who, image=wait.image, detail=detail)
 
 

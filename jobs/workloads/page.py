@@ -1,11 +1,13 @@
 """What the page of a workload of any kind shows. Each part reads its rows only when it is rendered."""
 
+from datetime import datetime
 from functools import cached_property
 from typing import ClassVar
 
 from jobs.kinds.next_steps import NextSteps
 from jobs.kinds.registry import KINDS
 from jobs.models import Workload, WorkloadEvent
+from jobs.rules import patterns, waits
 from jobs.rules.states import Desired, WorkloadState
 from jobs.usage.measured import Utilisation, low_text
 from jobs.workloads.queue_place import ShownPlace, place_of
@@ -110,6 +112,18 @@ class WorkloadPage:
     def shows_reason(self) -> bool:
         """Whether the header tells why it is as it is."""
         return bool(self.workload.reason_text)
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether what it waits for does not come by itself, though it has not failed yet."""
+        family = patterns.family_of(self.workload.reason_code)
+        fatal = waits.HOPELESS | waits.FATAL_AFTER_DEADLINE
+        return self.workload.state == WorkloadState.STARTING and family in fatal
+
+    @property
+    def fails_at(self) -> datetime | None:
+        """When it fails unless that is mended; None: it does not, or nothing says when."""
+        return None
 
     @cached_property
     def next_step(self) -> str:

@@ -1,7 +1,7 @@
 """What the page of a training shows: its replicas, its log, what it left, what was asked for."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from jobs import command_line
 from jobs.archive.logs import which_of
+from jobs.kinds import notes
 from jobs.kinds.manifests import kube_name
 from jobs.kinds.notebook import running_notebook
 from jobs.kinds.spec import spec_of
@@ -127,6 +128,11 @@ class TrainingPage(WorkloadPage):
     @cached_property
     def spec(self) -> TrainingSpec:
         return spec_of(self.workload, TrainingSpec)
+
+    @property
+    def fails_at(self) -> datetime | None:
+        since = notes.load(self.workload.notes).starting_since if self.is_in_trouble else None
+        return since and since + timedelta(seconds=self.spec.run_policy.starting_deadline_s)
 
     @cached_property
     def stages(self) -> list[timeline.Step]:

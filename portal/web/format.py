@@ -124,6 +124,13 @@ def elapsed(start: datetime, end: datetime | None = None, without_s: int = 0) ->
     return Markup(f'<time datetime="{iso}" title="{title}" data-since>{text}</time>')
 
 
+def until(at: datetime) -> Markup:
+    """`<time>` with the duration that is left until then; it goes on counting down in the browser."""
+    iso, exact = _moment(at)
+    text = duration_text(max(0.0, (at - now()).total_seconds()))
+    return Markup(f'<time datetime="{iso}" title="{exact}" data-until>{text}</time>')
+
+
 @lru_cache(maxsize=4096)
 def _took(start: datetime, end: datetime) -> Markup:
     seconds = max(0, int((end - start).total_seconds()))

@@ -33,6 +33,7 @@ from portal.web.format import (
     elapsed,
     exact_text,
     hours_text,
+    until,
 )
 
 # Texts, names of static files and addresses; no template gives another meaning to these names.
@@ -131,6 +132,7 @@ def environment(**options: Any) -> jinja2.Environment:
         age=age,
         clock=clock,
         elapsed=elapsed,
+        until=until,
         exact=exact_text,
         hours=hours_text,
         day=day_text,

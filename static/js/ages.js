@@ -65,6 +65,10 @@ function tick() {
     // Seconds are shown during the first ten minutes only.
     if (seconds < 10 * MINUTE) wait = 1000;
   }
+  for (const element of document.querySelectorAll("time[data-until]")) {
+    write(element, durationText((Date.parse(element.dateTime) - now) / 1000));
+    wait = 1000;
+  }
   // Words for those who have waited for a while.
   for (const element of document.querySelectorAll("[data-show-after]")) {
     element.hidden = now < Date.parse(element.dataset.showAfter);

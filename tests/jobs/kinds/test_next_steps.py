@@ -6,6 +6,7 @@ import pytest
 
 from jobs.kinds.next_steps import NextSteps
 from jobs.models import Workload
+from jobs.rules import patterns, waits
 from jobs.rules.reasons import ROWS
 from tenants.models import Team
 from tests.factories import make_job, make_tenant, make_user
@@ -44,3 +45,25 @@ def test_a_lead_of_another_team_is_no_lead_here(row: Workload, django_assert_num
     steps = NextSteps(lee)
     with django_assert_num_queries(1):
         assert {steps.of(row), steps.of(row)} == {ROWS["quota"][1]}
+
+
+WAITS = waits.HOPELESS | waits.FATAL_AFTER_DEADLINE | waits.WITHDRAW_AFTER_DEADLINE
+# Those in which a training ends: what is not placed goes back to the queue.
+FATAL = [code for code in ROWS if patterns.family_of(code) in WAITS - {"placing"}]
+
+
+@pytest.mark.parametrize("code", FATAL)
+@pytest.mark.parametrize("reader", ["owner", "admin"])
+def test_a_next_step_after_the_end_does_not_speak_of_the_wait(
+    row: Workload, code: str, reader: str
+) -> None:
+    person = row.owner if reader == "owner" else make_user("root", role="admin")
+    row.reason_code, row.reason_next_step = code, ROWS[code][1]
+    row.state = "starting"
+    while_it_waits = NextSteps(person).of(row)
+    row.state = "failed"
+    step = NextSteps(person).of(row)
+    assert step
+    assert not re.search(r"retried|automatically|until|released within|wait", step, re.IGNORECASE)
+    if not re.search(r"retried|automatically|until|released within", while_it_waits, re.I):
+        assert step == while_it_waits

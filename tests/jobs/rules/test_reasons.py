@@ -176,6 +176,19 @@ NO_TAG = "The image tf:9 cannot be pulled: no tag 9"
             "image_pull",
             NO_TAG,
         ),
+        (
+            on_node(
+                "ImagePullBackOff",
+                'Back-off pulling image "tf:9": ErrImagePull: not found. Did you mean tf:2.21.0?',
+            ),
+            "image_missing",
+            "Image tf:9 not found. Did you mean tf:2.21.0?",
+        ),
+        (
+            on_node("ErrImagePull", "docker.io/library/tf:9: not found"),
+            "image_missing",
+            "Image tf:9 not found: docker.io/library/tf:9: not found",
+        ),
         (on_node("InvalidImageName"), "image_name", "tf:9 is no"),
         (on_node("CreateContainerConfigError"), "container_config", "w cannot be set up"),
         (on_node("ContainerCreating", mount_problem="timed out"), "volume", "timed out"),

@@ -386,3 +386,29 @@ def test_servers_without_a_master_show_how_a_notebook_reaches_them(
     text = page.text
     [name] = re.findall(r"grpc://(lab-\w{6})-2-worker-0\.\1-2:2222 ", text)
     assert f"/data/master_client-{name}.ipynb Open notebook" in text
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "tone", "is_timed"),
+    [
+        ("starting", "image_missing", "restarting", True),
+        ("starting", "container_config", "restarting", True),
+        ("starting", "preparing", "starting", False),
+        ("failed", "image_missing", "failed", False),
+    ],
+)
+def test_a_wait_that_does_not_end_by_itself_is_amber_and_says_when_it_fails(
+    alice: Tenant, client: Client, state: str, code: str, tone: str, is_timed: bool
+) -> None:
+    since = now() - timedelta(seconds=45)
+    job = make_job(
+        alice,
+        state=state,
+        reason_code=code,
+        reason_text="Image a:9 not found. Did you mean a:8?",
+        notes={"starting_since": since.isoformat()},
+    )
+    page = read(client, f"/trainings/{job.pk}/")
+    note = page.one(class_=f"note tone-{tone} job-reason")
+    assert note.text.count("Image a:9 not found. Did you mean a:8?") == 1
+    assert bool(re.search(r"Fails in 4 min 1\d s\.", note.text)) == is_timed

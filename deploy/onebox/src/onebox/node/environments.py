@@ -29,6 +29,7 @@ class Environments:
         folder: made where it is missing; environments lie in `folder/envs`.
 
     Attributes:
+        folder: as given.
         cache: the installer's, on the same file system.
 
     Raises:
@@ -36,6 +37,7 @@ class Environments:
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.cache = folder / "uv-cache"
         self._envs = folder / "envs"
         self._locks = folder / "locks"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 import hashlib
 import json
 import logging
@@ -44,6 +45,7 @@ Say = Callable[[str], None]
 # Part of an environment's key: what is made of the same requirements changes with it.
 _LAYOUT = "python of its own, with pip"
 _MOST_INSTALLATIONS = 2
+_MOST_NAMED = 3  # images, in a sentence
 
 
 class ImageError(Exception):
@@ -156,15 +158,23 @@ class Images:
         self._read_definitions()
         definition = self._definitions.get(full)
         if definition is None:
-            known = ", ".join(self.references())
-            text = (
-                f'this node has no image "{reference}": its images are environments, not '
-                f"downloads. It has {known}; an operator adds more in {self._folder}/*.toml"
-            )
-            raise ImageError("ErrImagePull", "; ".join([text, *self._wrong]))
+            raise ImageError("ErrImagePull", self._not_found(reference))
         if missing := lacks(definition):
             raise ImageError("ErrImagePull", f'"{reference}" {missing}')
         return definition
+
+    def _not_found(self, reference: str) -> str:
+        """Say what may have been meant, in few words; where definitions lie, the log and README say."""
+        known = self.references()
+        likely = difflib.get_close_matches(reference, known, _MOST_NAMED, cutoff=0.5)
+        if likely:
+            text = f"not found. Did you mean {' or '.join(likely)}?"
+        else:
+            more = len(known) - _MOST_NAMED
+            text = f"not found. There are {', '.join(known[:_MOST_NAMED])} and {more} more."
+        if self._wrong:
+            text += f" Definitions that are wrong are left out: {', '.join(self._wrong)}."
+        return text
 
     def _definition(self, reference: str) -> Definition | None:
         self._read_definitions()
@@ -183,7 +193,7 @@ class Images:
                 self._definitions.update(load_definitions(path))
             except DefinitionError as error:
                 logger.warning("images of this file are not available: %s", error)
-                self._wrong.append(str(error))
+                self._wrong.append(path.name)
 
     def _pull(self, definition: Definition) -> _Pull:
         """Return the installation of an image, starting it unless it is under way."""
@@ -209,9 +219,16 @@ class Images:
                     async with self._turns:
                         await self._build(definition, key, say)
         except (InstallError, OSError) as error:
-            text = f'"{definition.reference}" could not be installed: {error}'
+            text = f'"{definition.reference}" could not be installed: {self._without_places(error)}'
             raise ImageError("ErrImagePull", text) from error
         say("Installed")
+
+    def _without_places(self, error: Exception) -> str:
+        """The words of an error without where this node keeps its files: people read them."""
+        text = str(error)
+        for place in (self._new.folder, self._own.folder, self._folder.parent):
+            text = text.replace(str(place), "…")
+        return text
 
     async def _build(self, definition: Definition, key: str, say: Say) -> None:
         folder, final = self._new.half_built(key), self._new.final(key)

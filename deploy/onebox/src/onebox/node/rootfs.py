@@ -177,8 +177,8 @@ def _take_mount(mount: Mapping[str, Any], tmpfs_folder: str) -> _Tree:
         syscalls.restrict_tree(fd, attributes)
         return _Tree(path, fd, os.path.isdir(f"/proc/self/fd/{found}"))
     except OSError as error:
-        what = os.path.join(mount["source"], sub_path)
-        text = f'"{what}" cannot be mounted at "{path}": {os.strerror(error.errno or 0)}'
+        what = f'"{sub_path}" of a volume' if sub_path else "a volume"
+        text = f'{what} cannot be mounted at "{path}": {os.strerror(error.errno or 0)}'
         raise Failure(128, "CreateContainerError", text) from error
 
 

@@ -160,7 +160,7 @@ async def _claim(setup: VolumeSetup, source: Json) -> Volume:
             "this node mounts volumes of kind hostPath and local"
         )
     if not Path(folder).is_dir():
-        raise VolumeError(f'folder {folder} of persistentvolume "{volume_name}" does not exist')
+        raise VolumeError(f'the folder of persistentvolume "{volume_name}" does not exist')
     return Volume(folder, read_only=bool(source.get("readOnly")))
 
 

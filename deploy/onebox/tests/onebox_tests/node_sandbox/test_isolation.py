@@ -58,7 +58,9 @@ async def test_nothing_else_of_the_host_exists(bench, pod):
 
 
 async def test_who_looks_for_network_devices_finds_an_empty_folder(bench, pod):
-    found = await bench.shell(pod, "find /sys/class; touch /sys/class/net/x 2>/dev/null || echo refused")
+    found = await bench.shell(
+        pod, "find /sys/class; touch /sys/class/net/x 2>/dev/null || echo refused"
+    )
     assert found == "/sys/class\n/sys/class/net\nrefused\n"
 
 

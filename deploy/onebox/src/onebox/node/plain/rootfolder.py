@@ -73,8 +73,8 @@ def _source(mount: Mapping[str, Any], tmpfs_folder: str) -> str:
         real = os.readlink(f"/proc/self/fd/{found}")
         os.close(found)
     except OSError as error:
-        what = os.path.join(mount["source"], sub_path)
-        text = f'"{what}" cannot be mounted at "{path}": {os.strerror(error.errno or 0)}'
+        what = f'"{sub_path}" of a volume' if sub_path else "a volume"
+        text = f'{what} cannot be mounted at "{path}": {os.strerror(error.errno or 0)}'
         raise Failure(128, "CreateContainerError", text) from error
     return real
 
