@@ -65,5 +65,5 @@ def test_a_next_step_after_the_end_does_not_speak_of_the_wait(
     step = NextSteps(person).of(row)
     assert step
     assert not re.search(r"retried|automatically|until|released within|wait", step, re.IGNORECASE)
-    if not re.search(r"retried|automatically|until|released within", while_it_waits, re.I):
+    if not re.search(r"retried|automatically|until|released within", while_it_waits, re.IGNORECASE):
         assert step == while_it_waits
