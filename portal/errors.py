@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from django.core.exceptions import PermissionDenied
 
@@ -12,14 +13,20 @@ class ConfigurationError(ValueError):
 
 @dataclass(frozen=True)
 class FieldError:
-    """One thing wrong with a request. `field` is a dotted path, empty when it is about all of it."""
+    """One thing wrong with a request. `field` is a dotted path, empty when it is about all of it.
+
+    Attributes:
+        line: of a text that the request was read from, from 1, which `text` then names, too.
+    """
 
     field: str
     code: str
     text: str
+    line: int | None = None
 
-    def as_dict(self) -> dict[str, str]:
-        return {"field": self.field, "code": self.code, "text": self.text}
+    def as_dict(self) -> dict[str, Any]:
+        told = {"field": self.field, "code": self.code, "text": self.text}
+        return told if self.line is None else {**told, "line": self.line}
 
 
 class Refused(Exception):  # noqa: N818 (an answer to a person, and no error of ours)

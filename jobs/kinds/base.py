@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from django.utils.functional import Promise
 from rest_framework.serializers import BaseSerializer
 
-from jobs.kinds.form import WorkloadForm
+from jobs.kinds.form import Check, WorkloadForm
 from jobs.kinds.lifecycle import Lifecycle
 from jobs.kinds.manifests import Grant
 from jobs.kinds.observe import CallResults, ReadPod
@@ -54,6 +55,10 @@ def _is_its_own_root(kube_name: str, _topology: str, _roles: Collection[str]) ->
 
 def _accept(tenant: Tenant, spec: Any) -> None:
     return None
+
+
+def _no_hints(spec: Any) -> list[str]:
+    return []
 
 
 def _none_is_the_same(tenant: Tenant, spec: Any) -> None:
@@ -124,6 +129,7 @@ class WorkloadKind:
         submit_verb: how the audit trail calls asking for one.
         can_restart: whether one that has ended can be started again.
         check_submit: what else must hold when one is submitted, in that transaction. Raises Refused.
+        hints: what of such a spec is probably not meant as it is written, in sentences.
         find_same: the tenant's own that does already what such a spec asks for, one that runs first; None:
             there is none, or it takes several.
         request_field: the field of a body for one of what is asked for, `replicas.ROLE.cpu`; "" when it is
@@ -165,6 +171,7 @@ class WorkloadKind:
     submit_verb: str = "create"
     can_restart: bool = True
     check_submit: Callable[[Tenant, Any], None] = _accept
+    hints: Callable[[Any], list[str]] = _no_hints
     find_same: Callable[[Tenant, Any], Workload | None] = _none_is_the_same
     request_field: Callable[[str], str] = str
     overhead: Amount = _NOTHING
@@ -190,15 +197,35 @@ class WorkloadKind:
         """Whether its logs and the files that it leaves are kept."""
         return self.render_rescue is not None
 
-    def read(self, body: Mapping[str, Any], *, tenant: Tenant, user: User) -> WorkloadSpec:
+    def read(
+        self,
+        body: Mapping[str, Any],
+        *,
+        tenant: Tenant,
+        user: User,
+        written: Mapping[str, str] = MappingProxyType({}),
+    ) -> WorkloadSpec:
         """The checked form of what a person sent.
+
+        Args:
+            written: dotted path -> how a document has a value that is no text, such as `0x1F` of 31.
 
         Raises:
             Refused: with every error found, not only the first.
         """
-        context = {"tenant": tenant, "user": user, "catalog": get_catalog()}
+        context = {"tenant": tenant, "user": user, "catalog": get_catalog(), "written": written}
         spec: WorkloadSpec = read(self.serializer(data=body, context=context))
         return spec
+
+    def reader(self, tenant: Tenant, user: User) -> Check:
+        """Reads bodies for somebody."""
+
+        def check(
+            body: Mapping[str, Any], written: Mapping[str, str] = MappingProxyType({}), /
+        ) -> WorkloadSpec:
+            return self.read(body, tenant=tenant, user=user, written=written)
+
+        return check
 
     def stop_text(self, workload: Workload, *, is_own: bool) -> str:
         """What becomes of one that is stopped, to its owner or to somebody else."""

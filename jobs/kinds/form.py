@@ -6,7 +6,7 @@ The rules themselves are those of REST (the serializers beside their kinds).
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 from uuid import UUID
 
 from django.http import QueryDict
@@ -20,7 +20,14 @@ from portal.web.forms import AnyField, SpecForm
 from tenants.models import Tenant, User
 
 _MOST_IDS = 50
-Check = Callable[[Mapping[str, Any]], WorkloadSpec]  # reads a body; raises Refused
+
+
+class Check(Protocol):
+    """Reads a body, of which `written` says how a document has values that are no text; raises Refused."""
+
+    def __call__(
+        self, body: Mapping[str, Any], written: Mapping[str, str] = ..., /
+    ) -> WorkloadSpec: ...
 
 
 @dataclass(frozen=True)

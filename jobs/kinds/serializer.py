@@ -12,7 +12,6 @@ class SpecSerializer(Body):
     document needs none.
     """
 
-    unknown_told = 1
     hides_missing = False
 
     name = Name(label=_("Name"))

@@ -24,6 +24,7 @@ from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.training import private
 from jobs.kinds.training.answers import OneJobSerializer
+from jobs.kinds.training.asked import read_asked
 from jobs.kinds.training.export import FORMS, exported
 from jobs.kinds.training.suspended import suspended_seconds
 from jobs.logs import downloads
@@ -41,7 +42,9 @@ from jobs.workloads.queue_place import ShownPlace, place_json, place_of
 from jobs.workloads.rest import Router, RowsViewSet
 from jobs.workloads.serializers import (
     ArtifactSerializer,
+    AskedSerializer,
     DeadlineSerializer,
+    DocumentSerializer,
     DryRunSerializer,
     LinkSerializer,
     OrderSerializer,
@@ -317,7 +320,20 @@ class ArchivedViewSet(WorkloadViewSet):
         found = fit(self.kind, spec, tenant)
         manifests = to_yaml(preview_documents(self.kind, spec, tenant))
         told = {"fit": {"kind": found.kind, "text": found.text}, "manifests": manifests}
-        return Response(told)
+        return Response({**told, "hints": self.kind.hints(spec)})
+
+    @extend_schema(
+        description="Reads a training that a file describes, and says every error with its line. Nothing is "
+        "submitted: the answer's `body` is what `jobs/` takes.",
+        request=DocumentSerializer,
+        responses={200: AskedSerializer},
+    )
+    @action(detail=False, methods=["post"])
+    def document(self, request: Request) -> Response:
+        asked = read(DocumentSerializer(data=request.data))
+        check = self.kind.reader(Tenant.objects.own_of(self.user), self.user)
+        found = read_asked(asked["text"], asked["changes"], check, has_code=asked["has_code"])
+        return Response(AskedSerializer(found).data)
 
     @extend_schema(
         description=f"Deletes finished trainings by age with rows, logs and files, {pruning.MOST} by a "

@@ -56,11 +56,13 @@ class DryRunAnswer:
 
     Attributes:
         fit: whether it fits, as Homeport counts.
+        hints: what of the command a shell would treat otherwise, in sentences.
         objects: `kind`, `name`, `state` and the cluster's own `text` of each object that would be made, and
             of a pod of each role.
     """
 
     fit: Fit
+    hints: tuple[str, ...]
     objects: tuple[Mapping[str, str], ...]
 
     @property
@@ -85,7 +87,8 @@ def ask(*, by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec) -> 
     row = _begin(by)
     try:
         found = actions.check_submit(by=by, tenant=tenant, kind=kind, spec=spec)
-        return DryRunAnswer(found, tuple(_answer(row, preview_documents(kind, spec, tenant))))
+        told = _answer(row, preview_documents(kind, spec, tenant))
+        return DryRunAnswer(found, tuple(kind.hints(spec)), tuple(told))
     finally:
         row.end()
 

@@ -101,7 +101,7 @@ def _first_form(request: PageRequest, kind: str, tenant: Tenant | None) -> Workl
 
 
 def _reader(request: PageRequest, kind: str, tenant: Tenant) -> Check:
-    return lambda body: KINDS[kind].read(body, tenant=tenant, user=request.user)
+    return KINDS[kind].reader(tenant, request.user)
 
 
 def _save_template(request: PageRequest, form: WorkloadForm, spec: WorkloadSpec) -> Template:

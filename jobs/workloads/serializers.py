@@ -5,11 +5,14 @@ from typing import Any
 from rest_framework import serializers
 
 from jobs import pruning
+from jobs.kinds.training.asked import Change
 from jobs.kinds.training.serializer import MAX_SECONDS
 from jobs.kinds.training.spec import PRIORITIES
 from jobs.models import Artifact, Bundle
 from jobs.rules.states import FINAL_STATES
 from portal.web.fields import Body, Duration
+
+HINTS = "what of the command a shell would treat otherwise, and what to write, in sentences"
 
 
 class StopSerializer(serializers.Serializer[Any]):
@@ -23,6 +26,7 @@ class FitSerializer(serializers.Serializer[Any]):
 
 class PreviewSerializer(serializers.Serializer[Any]):
     fit = FitSerializer()
+    hints = serializers.ListField(child=serializers.CharField(), help_text=HINTS)
     manifests = serializers.CharField(help_text="YAML documents")
 
 
@@ -41,6 +45,7 @@ class DryRunSerializer(serializers.Serializer[Any]):
 
     state = serializers.ChoiceField(_STATES)
     fit = FitSerializer()
+    hints = serializers.ListField(child=serializers.CharField(), help_text=HINTS)
     objects = TriedSerializer(many=True)
 
 
@@ -54,6 +59,48 @@ class BundleSerializer(serializers.ModelSerializer[Bundle]):
     class Meta:
         model = Bundle
         fields = ("id", "file_name", "sha256", "size_bytes", "created_at")
+
+
+class ChangeSerializer(Body):
+    """A field that the sender says in place of the file."""
+
+    field = serializers.ListField(
+        child=serializers.CharField(max_length=200),
+        min_length=1,
+        max_length=8,
+        help_text='names on the way to it: ["replicas", "worker", "cpu"]',
+    )
+    value = serializers.JSONField(allow_null=True)
+
+    def to_internal_value(self, data: Any) -> Any:
+        found = super().to_internal_value(data)
+        return Change(tuple(found["field"]), found["value"])
+
+
+class DocumentSerializer(Body):
+    """A file that describes a training."""
+
+    text = serializers.CharField(
+        trim_whitespace=False, allow_blank=True, help_text="YAML, of which JSON is a part"
+    )
+    changes = ChangeSerializer(many=True, default=list)
+    has_code = serializers.BooleanField(
+        default=False, help_text="code follows, and names the training where nothing else does"
+    )
+
+
+class AskedSerializer(serializers.Serializer[Any]):
+    """What a file asks for."""
+
+    body = serializers.DictField(help_text="of `jobs/`")
+    dir = serializers.CharField(
+        source="folder",
+        allow_null=True,
+        help_text="of `source.dir`: a folder beside the file, with the code that is still to be sent",
+    )
+    notes = serializers.ListField(
+        child=serializers.CharField(), help_text="what was not taken as it stands in the file"
+    )
 
 
 _ENDED = sorted(state.value for state in FINAL_STATES)

@@ -10,9 +10,11 @@ from rest_framework import mixins, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from jobs.kinds.training.commands import hints_of
 from jobs.models import Template
 from jobs.workloads import templates
 from jobs.workloads.rest import RowsViewSet
+from jobs.workloads.serializers import HINTS
 from portal.errors import FieldError, Refused
 from portal.web.fields import Body, Name, Text
 from portal.web.rest import read, text_asked
@@ -25,9 +27,16 @@ class TemplateSerializer(serializers.ModelSerializer[Template]):
     owner = serializers.CharField(source="owner.username")
     team = serializers.CharField(source="team.name", allow_null=True, default=None)
 
+    hints = serializers.SerializerMethodField(help_text=HINTS)
+
     class Meta:
         model = Template
-        fields = ("id", "name", "owner", "team", "spec", "updated_at")
+        fields = ("id", "name", "owner", "team", "spec", "updated_at", "hints")
+
+    def get_hints(self, template: Template) -> list[str]:
+        replicas = template.spec.get("replicas") or {}
+        of_roles = [asked.get("command") or () for asked in replicas.values()]
+        return hints_of([template.spec.get("command") or (), *of_roles])
 
 
 class TemplateBody(Body):

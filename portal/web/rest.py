@@ -29,7 +29,7 @@ class FeaturesMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         answer = self.get_response(request)
         if request.path.startswith("/api/"):
-            answer.headers["Homeport-Features"] = "idempotency-key, dry-run"
+            answer.headers["Homeport-Features"] = "idempotency-key, dry-run, document"
             answer.headers["Homeport-Version"] = VERSION
         return answer
 

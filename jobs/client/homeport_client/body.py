@@ -1,7 +1,7 @@
-"""Makes the body of a submit from a file and from flags. Pure apart from reading that file.
+"""Makes the body of a submit from flags, a template and, for an older portal, a file. Pure apart from reading files.
 
-Flags count more than the file. What is in the body is checked by the portal, which has the rules;
-here only what cannot be said in JSON is refused.
+Flags count more than the file. What is in the body is checked by the portal, which has the rules, and which reads
+the file, too (`job_file`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import click
 from .exits import usage_error
 
 MAX_FILE_BYTES = 4 * 1024**2
+# Names on the way to each field, and its value; in the order in which they count.
+Changes = list[tuple[tuple[str, ...], Any]]
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.ASCII)
 
 
@@ -145,24 +147,26 @@ def make(
     Raises:
         ClientError: something cannot be read, or excludes something else.
     """
-    wanted = read_file(options["file"]) if options["file"] else SubmitRequest(dict(template or {}))
+    name, said = options["file"], changes(options, command)
+    wanted = of_file(name, read_text(name)) if name else SubmitRequest(dict(template or {}))
+    return with_changes(wanted, said, options["path"])
+
+
+def with_changes(wanted: SubmitRequest, said: Changes, code: str | None) -> SubmitRequest:
+    """The same with what flags say, and the code at a path.
+
+    Args:
+        said: see `changes`.
+    """
     body = wanted.body
-    for path, flag in FIELDS.items():
-        if (value := options[str(flag.name)]) is not None:
-            put(body, path, value)
-    if options["env"] or options["env_file"]:
-        environment = body.get("env")
-        body["env"] = {
-            **(environment if isinstance(environment, dict) else {}),
-            **read_env(options["env_file"], options["env"]),
-        }
-    put_secrets(body, options["secret"])
-    if options["cluster_flags"] is not None:
-        body["cluster_flags"] = cluster_flags(options["cluster_flags"])
-    set_fields(body, options["set"])
-    if command:
-        body["command"] = command
-    _source(wanted, options)
+    for path, value in said:
+        if path == ("source",):  # what the file says of it goes
+            wanted.path = None
+            body.pop("source", None)
+        else:
+            put_at(body, path, value)
+    if code:
+        wanted.path = Path(code)
     replicas = body.get("replicas")
     if "topology" not in body and isinstance(replicas, dict) and "ps" in replicas:
         body["topology"] = "tf-ps"
@@ -172,9 +176,35 @@ def make(
     return wanted
 
 
+def changes(options: Mapping[str, Any], command: list[str]) -> Changes:
+    """What flags and the words behind `--` say, in the order in which it counts: names on the way, and value.
+
+    Raises:
+        ClientError: something cannot be read, or excludes something else.
+    """
+    found: Changes = []
+    for path, flag in FIELDS.items():
+        if (value := options[str(flag.name)]) is not None:
+            found.append((tuple(path.split(".")), value))
+    variables = read_env(options["env_file"], options["env"])
+    found += [(("env", name), value) for name, value in variables.items()]
+    found += [(("secrets", name), use) for name, use in secret_uses(options["secret"])]
+    if options["cluster_flags"] is not None:
+        found.append((("cluster_flags",), cluster_flags(options["cluster_flags"])))
+    found += [(tuple(path.split(".")), value) for path, value in set_values(options["set"])]
+    if command:
+        found.append((("command",), command))
+    return [*found, *_source(options)]
+
+
 def put(body: dict[str, Any], path: str, value: Any) -> None:
     """Sets a field by its dotted path; objects on the way are made."""
-    *folders, last = path.split(".")
+    put_at(body, path.split("."), value)
+
+
+def put_at(body: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Sets a field by the names on the way to it, where objects are made."""
+    *folders, last = path
     for name in folders:
         found = body.get(name)
         if not isinstance(found, dict):
@@ -183,27 +213,40 @@ def put(body: dict[str, Any], path: str, value: Any) -> None:
     body[last] = value
 
 
+def secret_uses(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Name and use of `--secret NAME=env|files`; a bare NAME is `env`."""
+    parted = [word.partition("=") for word in words]
+    return [(name, use or "env") for name, _equals, use in parted]
+
+
 def put_secrets(body: dict[str, Any], words: Sequence[str]) -> None:
-    """What `--secret NAME=env|files` says; a bare NAME is `env`."""
-    for word in words:
-        name, _equals, use = word.partition("=")
-        put(body, f"secrets.{name}", use or "env")
+    """What `--secret NAME=env|files` says."""
+    for name, use in secret_uses(words):
+        put_at(body, ("secrets", name), use)
 
 
-def set_fields(body: dict[str, Any], words: Sequence[str]) -> None:
-    """What `--set FIELD=VALUE` says."""
+def set_values(words: Sequence[str]) -> list[tuple[str, Any]]:
+    """Path and value of `--set FIELD=VALUE`."""
+    found = []
     for text in words:
         path, equals, value = text.partition("=")
         if not path or not equals:
             raise usage_error(f"--set {text!r} has no value.", "Write --set FIELD=VALUE.")
-        put(body, path, _yaml(value, f"--set {path}"))
+        found.append((path, _yaml(value, f"--set {path}")))
+    return found
+
+
+def set_fields(body: dict[str, Any], words: Sequence[str]) -> None:
+    """What `--set FIELD=VALUE` says."""
+    for path, value in set_values(words):
+        put(body, path, value)
 
 
 def read_env(files: Sequence[str], words: Sequence[str]) -> dict[str, str]:
     """Variables of `--env-file` and `--env NAME=VALUE`; a bare NAME is taken from our own."""
     found: dict[str, str] = {}
     for name in files:
-        for number, line in enumerate(_read(name).splitlines(), 1):
+        for number, line in enumerate(read_text(name).splitlines(), 1):
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
             key, equals, value = line.strip().partition("=")
@@ -227,8 +270,8 @@ def cluster_flags(text: str) -> Any:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _source(wanted: SubmitRequest, options: Mapping[str, Any]) -> None:
-    """Code by one of PATH, --source-url, --git, --source-path, --bundle, or as the file says."""
+def _source(options: Mapping[str, Any]) -> Changes:
+    """Code by one of PATH, --source-url, --git, --source-path, --bundle; nothing where it is as the file says."""
     given = {path: value for path, flag in SOURCES.items() if (value := options[str(flag.name)])}
     said = ["PATH"] if options["path"] else []
     beside = {*GOES_WITH, "source.path"} if "source.git" in given else GOES_WITH.keys()
@@ -238,11 +281,8 @@ def _source(wanted: SubmitRequest, options: Mapping[str, Any]) -> None:
     for path, other in GOES_WITH.items():
         if path in given and other not in given:
             raise usage_error(f"{SOURCES[path].opts[0]} goes with {SOURCES[other].opts[0]} only.")
-    if said:
-        wanted.path = Path(options["path"]) if options["path"] else None
-        wanted.body.pop("source", None)
-    for path, value in given.items():
-        put(wanted.body, path, value)
+    first: Changes = [(("source",), None)] if said else []
+    return first + [(tuple(path.split(".")), value) for path, value in given.items()]
 
 
 def name_of(path: Path) -> str:
@@ -255,15 +295,15 @@ def name_of(path: Path) -> str:
 # --- a file ---------------------------------------------------------------------------------------
 
 
-def read_file(name: str) -> SubmitRequest:
-    """A body in YAML or JSON, or what `homeport get -o yaml` wrote.
+def of_file(name: str, text: str) -> SubmitRequest:
+    """A body in YAML or JSON, or what `homeport get -o yaml` wrote; of portals that do not read it themselves.
 
     `source: {dir: FOLDER}` is local code, relative to the file.
 
     Raises:
         ClientError: no body is in it.
     """
-    body = _yaml(_read(name), name)
+    body = _yaml(text, name)
     if not isinstance(body, dict) or not all(isinstance(key, str) for key in body):
         raise usage_error(
             f"{name} holds no training.", "It needs fields such as name, image and command."
@@ -279,17 +319,23 @@ def read_file(name: str) -> SubmitRequest:
         if set(source) != {"dir"} or not isinstance(source["dir"], str):
             raise usage_error(f"{name}: source.dir is a folder's name, and stands alone.")
         del body["source"]
-        base = Path() if name == "-" else Path(name).parent
-        wanted.path = base / source["dir"]
+        wanted.path = folder_beside(name, source["dir"])
     return wanted
 
 
-def _read(name: str) -> str:
+def folder_beside(name: str, folder: str) -> Path:
+    """A folder that a file names, relative to the file; of stdin to where we are."""
+    return (Path() if name == "-" else Path(name).parent) / folder
+
+
+def read_text(name: str) -> str:
+    """What stands in a file, or comes by stdin. Raises ClientError: it cannot be read, or is too large."""
     try:
         if name == "-":
-            return sys.stdin.read(MAX_FILE_BYTES)
-        with open(name, encoding="utf-8") as file:
-            text = file.read(MAX_FILE_BYTES + 1)
+            text = sys.stdin.read(MAX_FILE_BYTES + 1)
+        else:
+            with open(name, encoding="utf-8") as file:
+                text = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise usage_error(f"{name} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:

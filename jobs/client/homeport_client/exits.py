@@ -22,11 +22,19 @@ OUTPUT_CLOSED = 141  # as the shell says of a program that wrote into a closed p
 
 
 class RefusedField(NamedTuple):
-    """One thing wrong with a request, as the portal says it."""
+    """One thing wrong with a request, as the portal says it.
+
+    `line` is that of a file; the text then names it and the field, too. 0: none.
+    """
 
     field: str
     code: str
     text: str
+    line: int = 0
+
+    def told(self, name: str) -> str:
+        """The text behind a name of the field, where that is not in it already."""
+        return f"{name}: {self.text}" if name and not self.line else self.text
 
 
 @dataclass(eq=False)
@@ -65,8 +73,7 @@ def refused_line_by_line(text: str, name_of: Callable[[str], str] = str) -> Iter
         yield
     except ClientError as error:
         if error.refusals and error.code == REFUSED:
-            named = [(name_of(one.field), one.text) for one in error.refusals]
-            lines = [f"  {name}: {why}" if name else f"  {why}" for name, why in named]
+            lines = [f"  {one.told(name_of(one.field))}" for one in error.refusals]
             error.text = "\n".join([text, *lines])
         raise
 

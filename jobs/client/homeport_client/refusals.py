@@ -28,13 +28,15 @@ _CODES = {401: NOT_SIGNED_IN, 404: NOT_FOUND}
 def refused(url: str, status: int, answer: Any, path: str, *, has_token: bool) -> ClientError:
     """The error for an answer of 400 and more, as far as it has a form."""
     refusals = [
-        RefusedField(*(str(row.get(name, "")) for name in ("field", "code", "text")))
+        RefusedField(
+            str(row.get("field", "")),
+            str(row.get("code", "")),
+            str(row.get("text", "")),
+            line if isinstance(line := row.get("line"), int) else 0,
+        )
         for row in parts(answer, "errors")[:MAX_REFUSALS]
     ]
-    text = "; ".join(
-        one_line(f"{refusal.field}: {refusal.text}" if refusal.field else refusal.text)
-        for refusal in refusals
-    )
+    text = "; ".join(one_line(refusal.told(refusal.field)) for refusal in refusals)
     if status in {502, 503, 504}:
         return UnreachableError(text or f"{url} is not ready (HTTP {status}).", "Try again later.")
     step = ""

@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 import click
 
-from . import body
+from . import body, job_file
 from .amounts import size_text
 from .answers import Json, named, replica_names, short_id
 from .exits import (
@@ -108,9 +108,12 @@ def submit(
     training. What .gitignore and .homeportignore name is not sent.
     """
     template = _template(session, options.pop("template"), has_file=bool(options["file"]))
-    wanted = body.make(options, session.command, template)
-    if list_files:
-        return _list_files(session, wanted.path)
+    if list_files:  # which sends nothing, the text of a file neither
+        return _list_files(session, body.make(options, session.command, template).path)
+    if options["file"]:
+        wanted = job_file.make(session, options, session.command, REFUSED_TEXT)
+    else:
+        wanted = body.make(options, session.command, template)
     return carry_out(session, wanted, dry_run=dry_run, wait=wait, follow=follow)
 
 
@@ -142,6 +145,7 @@ def carry_out(
     if dry_run:
         return _dry_run(session, wanted, is_without_code=is_without_code)
     job = post(session, wanted)
+    tell_hints(session, job)
     tell_submitted(session, job, stays=wait or follow)
     if then is not None:
         then(session, job)
@@ -178,14 +182,14 @@ def _list_files(session: CliSession, path: Path | None) -> int:
     return OK
 
 
-def _preview(session: CliSession, wanted: body.SubmitRequest) -> tuple[Json, str]:
-    """Whether it fits, and the manifests."""
+def _preview(session: CliSession, wanted: body.SubmitRequest) -> tuple[Json, Json]:
+    """Whether it fits, and all that the portal says of it."""
     with refused_line_by_line(REFUSED_TEXT, wanted.flag_of):
         seen = session.rest.post("jobs/preview/", wanted.body)
     fit = seen.get("fit") if isinstance(seen, dict) else None
     if not isinstance(fit, dict):
         raise ClientError("The portal did not say whether it fits.")
-    return fit, str(seen.get("manifests", ""))
+    return fit, seen
 
 
 def _bundle(session: CliSession, wanted: body.SubmitRequest, *, sends: bool) -> str | None:
@@ -203,7 +207,7 @@ def _bundle(session: CliSession, wanted: body.SubmitRequest, *, sends: bool) -> 
             )
         elif known is None:
             # What is wrong with the rest is said before somebody waits for the code to be sent.
-            fit, _manifests = _preview(session, wanted)
+            fit, _seen = _preview(session, wanted)
             if fit.get("kind") == "never":
                 text = f"{REFUSED_TEXT} {one_line(fit.get('text'))}"
                 raise ClientError(text, "", REFUSED)
@@ -215,12 +219,14 @@ def _bundle(session: CliSession, wanted: body.SubmitRequest, *, sends: bool) -> 
 
 def _dry_run(session: CliSession, wanted: body.SubmitRequest, *, is_without_code: bool) -> int:
     """What a submit would do. Nothing is sent: code that the portal lacks is left out."""
-    fit, manifests = _preview(session, wanted)
+    fit, seen = _preview(session, wanted)
+    manifests, hints = str(seen.get("manifests", "")), seen.get("hints") or []
     if session.output.is_data:
-        answer = {"fit": fit, "body": wanted.body, "manifests": manifests}
+        answer = {"fit": fit, "hints": hints, "body": wanted.body, "manifests": manifests}
         session.output.data({**answer, "code_is_left_out": is_without_code})
     else:
         session.terminal.write(sanitize(manifests).rstrip("\n"))
+        tell_hints(session, seen)
         colour = {"now": "green", "later": "yellow", "never": "red"}.get(str(fit.get("kind")), "")
         session.terminal.tell(one_line(fit.get("text", "")), colour)
     return REFUSED if fit.get("kind") == "never" else OK
@@ -253,6 +259,7 @@ def _ask_cluster(session: CliSession, wanted: body.SubmitRequest) -> int:
     if state not in _VERDICTS:
         raise ClientError("The portal did not say what the cluster says.")
     if not session.output.row(told):
+        tell_hints(session, told)
         session.output.table(told["objects"], _TRIED)
         text = _VERDICTS[state].format(fit=one_line(told["fit"]["text"]))
         session.terminal.tell(text, _COLOURS[state])
@@ -274,6 +281,12 @@ def post(session: CliSession, wanted: body.SubmitRequest) -> Json:
     if not isinstance(job, dict) or not job.get("id"):
         raise ClientError("The portal did not say what happened to it.", "Look: homeport list")
     return job
+
+
+def tell_hints(session: CliSession, answer: Json) -> None:
+    """What of the command is probably meant otherwise; portals from before 0.2.0 do not say it."""
+    for hint in answer.get("hints") or ():
+        session.terminal.tell(one_line(hint), "yellow")
 
 
 def tell_submitted(session: CliSession, job: Json, *, stays: bool) -> None:

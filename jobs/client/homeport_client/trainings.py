@@ -363,14 +363,16 @@ def continue_job(
     Another command stands behind --.
     """
     from .body import SubmitRequest, set_fields
-    from .submit import post, tell_submitted
+    from .submit import post, tell_hints, tell_submitted
 
     found = find_job(session.rest, job, session.terminal)
     given = {"name": name, "command": session.command}
     said = {field: value for field, value in given.items() if value}
     wanted = SubmitRequest({"continue_from": found["id"], **said})
     set_fields(wanted.body, options["set"])
-    tell_submitted(session, post(session, wanted), stays=False)
+    made = post(session, wanted)
+    tell_hints(session, made)
+    tell_submitted(session, made, stays=False)
     return OK
 
 

@@ -19,6 +19,7 @@ from jobs.kinds.answers import (
 from jobs.kinds.next_steps import NextSteps
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
+from jobs.kinds.training.commands import command_hints
 from jobs.kinds.training.continuing import FinishedTraining
 from jobs.kinds.training.fields import Indexes, PoolName, ResourcesSerializer
 from jobs.kinds.training.serializer import TrainingSerializer
@@ -269,6 +270,11 @@ class OneJobSerializer(PlacedSerializer, JobSerializer):
     conditions = JobConditionSerializer(many=True)
     replica_statuses = serializers.DictField(child=ReplicaStatusSerializer(), read_only=True)
     last_checkpoint = CheckpointSerializer(allow_null=True)
+    hints = serializers.ListField(
+        child=serializers.CharField(),
+        read_only=True,
+        help_text="what of the command a shell would treat otherwise, and what to write, in sentences",
+    )
 
     class Meta(JobSerializer.Meta):
         fields = (
@@ -277,6 +283,7 @@ class OneJobSerializer(PlacedSerializer, JobSerializer):
             "conditions",
             "replica_statuses",
             "last_checkpoint",
+            "hints",
             *PLACE_FIELDS,
         )
 
@@ -288,5 +295,6 @@ class OneJobSerializer(PlacedSerializer, JobSerializer):
             "attempts": self.fields["attempts"].to_representation(instance.latest_attempts[::-1]),
             "conditions": self.fields["conditions"].to_representation(found),
             "replica_statuses": replica_statuses(instance),
+            "hints": command_hints(spec_of(instance, TrainingSpec)),
             "last_checkpoint": left and self.fields["last_checkpoint"].to_representation(left),
         }

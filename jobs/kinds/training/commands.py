@@ -5,6 +5,7 @@ the training's name in the cluster, and IP addresses, are not known before it is
 """
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from jobs.kinds.training.spec import TrainingSpec
 from jobs.pod.protocol import placeholders
 from jobs.pod.protocol.placeholders import ReplicaContext
 from jobs.rules.hosts import PORT, addresses
+from jobs.rules.shell_words import typed_hints, word_hints
 from jobs.rules.topologies import get_topology
 from portal.cluster import names
 
@@ -21,7 +23,6 @@ UNKNOWN = "xxxxxx"
 MAX_SHOWN = 4  # of each role; more lines of the same kind tell nothing new
 # Wider than what is filled in, so that a misspelt placeholder is noticed too.
 _LIKE_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
-_SHELL_WORDS = frozenset({"&&", "||", "|", ">", ">>", "<", ";", "&", "2>&1"})
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,26 @@ class CommandPreview:
     first: str  # the first replica, whose variables these are
     variables: tuple[str, ...]  # `NAME=value`: what its topology tells it
     hidden: int
-    shell_word: str  # a word that only a shell understands, empty when there is none
+    hints: tuple[str, ...]  # what a shell would treat otherwise, in sentences
     unknown_placeholder: str
 
 
-def preview_command(spec: TrainingSpec) -> CommandPreview:
-    """What will run, in the order of the topology's roles."""
+def hints_of(commands: Iterable[Sequence[str]]) -> list[str]:
+    """What of commands a shell would treat otherwise, and what to write, in sentences; each once."""
+    return list(dict.fromkeys(hint for words in commands for hint in word_hints(words)))
+
+
+def command_hints(spec: TrainingSpec) -> list[str]:
+    """The same of a training."""
+    return hints_of(spec.command_of(role) for role in _own_roles(spec))
+
+
+def preview_command(spec: TrainingSpec, typed: Iterable[str] | None = None) -> CommandPreview:
+    """What will run, in the order of the topology's roles.
+
+    Args:
+        typed: the command lines as a person typed them, which say what is quoted; None: there are words alone.
+    """
     topology = get_topology(spec.topology)
     kube_name = names.job_name(spec.name, UUID(int=0)).rsplit("-", 1)[0] + f"-{UNKNOWN}"
     counts = {role: asked.count for role, asked in spec.replicas.items()}
@@ -75,7 +90,7 @@ def preview_command(spec: TrainingSpec) -> CommandPreview:
         first=f"{first}-{first_index}",
         variables=_variables(spec, of_first),
         hidden=sum(len(spec.indexes_of(role)) for role in own) - shown,
-        shell_word=next((word for word in _words(spec) if word in _SHELL_WORDS), ""),
+        hints=tuple(command_hints(spec) if typed is None else _typed_hints(typed)),
         unknown_placeholder=_find_unknown_placeholder(spec),
     )
 
@@ -86,11 +101,19 @@ def _variables(spec: TrainingSpec, context: ReplicaContext) -> tuple[str, ...]:
     return tuple(f"{name}={filled[name]}" for name in given if name in filled)
 
 
+def _typed_hints(typed: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(hint for text in typed for hint in typed_hints(text)))
+
+
+def _own_roles(spec: TrainingSpec) -> list[str]:
+    """Whose replicas run a command of the person's."""
+    topology = get_topology(spec.topology)
+    return [role for role in spec.replicas if not topology.role(role).program]
+
+
 def _words(spec: TrainingSpec) -> list[str]:
     """Of all commands that run."""
-    topology = get_topology(spec.topology)
-    own = (role for role in spec.replicas if not topology.role(role).program)
-    return [word for role in own for word in spec.command_of(role)]
+    return [word for role in _own_roles(spec) for word in spec.command_of(role)]
 
 
 def _find_unknown_placeholder(spec: TrainingSpec) -> str:

@@ -1,26 +1,32 @@
 """A training as a YAML document: its body without what is the default anyway, written, and read strictly.
 
-Anchors, tags and repeated keys are refused: a document is as long as what it says, and says it once.
+Anchors, tags and repeated keys are refused: a document is as long as what it says, and says it once. This is the one
+reader of such texts, whether they come from the page, from `homeport submit -f` or from somebody's own client.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import yaml
 from django.utils.translation import gettext as _
 from rest_framework.fields import empty
 
+from jobs.kinds.training.answers import OneJobSerializer
 from jobs.kinds.training.continuing import takes_over
 from jobs.kinds.training.fields import ResourcesSerializer
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.rules.topologies import SINGLE, TOPOLOGIES
 from portal.cluster import yaml_text
-from portal.errors import Refused
+from portal.errors import FieldError
 from portal.web.forms import AnyField
 
-MAX_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024  # of what people type
+# Of a file: `homeport get -o yaml` of an array of 1,000 workers has 400 KiB. The reading takes 1 s a MiB.
+MAX_FILE_BYTES = 512 * 1024
+MOST_TOLD = 5
+_MOST_PROBLEMS = 60  # that are kept of a text
 _MAX_DEPTH = 16  # a body has four, and other systems' files up to twelve
 _MAX_NUMBER_CHARS = 40
 # What YAML 1.1 has in common with JSON; the rest, such as dates, is meant as the text that it is.
@@ -30,6 +36,25 @@ _RESOLVER: Any = yaml.resolver.Resolver()
 _BLANKS: Mapping[str, Any] = {"name": "", "command": []}
 _STAND_INS: Mapping[str, Any] = {"name": "training", "command": ["true"]}
 UPLOAD_MISSING: Mapping[str, str] = {"bundle": ""}  # the code is an upload that is still to be made
+_RENAMED = {"resources": "replicas"}  # a field of REST's answer -> the same of a body
+T = TypeVar("T")
+_EVENTS = "events"  # which `homeport get --events` adds to REST's answer
+
+
+@dataclass(frozen=True)
+class DocumentProblem:
+    """What no document may have.
+
+    Attributes:
+        line: from 1.
+        field: dotted path; "": it is about the text as such.
+        shown: the beginning of the line.
+    """
+
+    line: int
+    field: str
+    text: str
+    shown: str
 
 
 @dataclass(frozen=True)
@@ -37,10 +62,20 @@ class Document:
     """
     Attributes:
         lines: dotted path of each value -> its line, from 1.
+        written: dotted path -> how a value that is no text is written.
+        problems: what no document may have; the body is without it.
+        is_readable: whether it was read to its end.
+        notes: what was not taken as it is written, in sentences.
+        is_answer: whether it is REST's answer, as `homeport get` writes it, which calls replicas "resources".
     """
 
     body: dict[str, Any] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict)
+    written: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[DocumentProblem, ...] = ()
+    is_readable: bool = True
+    notes: tuple[str, ...] = ()
+    is_answer: bool = False
 
     def find_line(self, path: str) -> int | None:
         """The line of a field, or of what it stands in; None: neither is written."""
@@ -48,36 +83,140 @@ class Document:
             path = path.rpartition(".")[0]
         return self.lines[path] if path else None
 
+    def told(
+        self, errors: Iterable[FieldError] = (), elsewhere: Iterable[str] = ()
+    ) -> list[FieldError]:
+        """All that is wrong, each with its line where it has one, in that order; five, and how many more.
 
-def read_document(text: str) -> Document:
-    """
-    Raises:
-        Refused: it is too long, no YAML, or has what no body needs; the text says the line.
+        Args:
+            errors: what the rules of a body say of it.
+            elsewhere: paths of fields that something else says in its place.
+        """
+        own = [self._of_document(problem) for problem in self.problems]
+        said = [problem.field for problem in self.problems if problem.field]
+        others = [
+            self._of_body(error, tuple(elsewhere))
+            for error in errors
+            if not any(is_within(error.field, path) for path in said)
+        ]
+        found = sorted(own + others, key=lambda error: error.line or len(self.lines) + 10**6)
+        if "kind" in self.body or len(found) <= MOST_TOLD:  # of another system's file all is told
+            return found
+        more = _("%(count)s more are not shown.") % {"count": len(found) - MOST_TOLD}
+        return [*found[:MOST_TOLD], FieldError("", "more", more)]
+
+    def _of_document(self, problem: DocumentProblem) -> FieldError:
+        words = {"line": problem.line, "shown": problem.shown, "text": problem.text}
+        text = _("Line %(line)s (“%(shown)s”): %(text)s") % words
+        return FieldError(self._name(problem.field), "invalid", text, problem.line)
+
+    def _of_body(self, error: FieldError, elsewhere: tuple[str, ...]) -> FieldError:
+        is_elsewhere = any(is_within(error.field, path) for path in elsewhere)
+        line = None if is_elsewhere else self.find_line(error.field)
+        if line is None:
+            return error
+        name = self._name(error.field)
+        words = {"line": line, "field": name, "text": error.text}
+        text = _("Line %(line)s, %(field)s: %(text)s") % words
+        return FieldError(name, error.code, text, line)
+
+    def _name(self, path: str) -> str:
+        """A path as the document has it."""
+        is_renamed = self.is_answer and is_within(path, "replicas")
+        return f"resources{path.removeprefix('replicas')}" if is_renamed else path
+
+
+def is_within(path: str, outer: str) -> bool:
+    """Whether a field is another, or stands in it."""
+    return path == outer or path.startswith(f"{outer}.")
+
+
+def read_document(text: str, most_bytes: int = MAX_BYTES) -> Document:
+    """What a text says, with everything that no document may have.
+
+    Args:
+        most_bytes: how long it may be.
     """
     given = text.encode(errors="replace")
-    if len(given) > MAX_BYTES:
-        raise Refused(_("The document is too long: at most 64 KiB."), "too_large")
+    if len(given) > most_bytes:
+        told = _("The document is too long: at most %(most)s KiB.") % {"most": most_bytes // 1024}
+        return Document(problems=(DocumentProblem(1, "", told, text[:60]),), is_readable=False)
     composer = _Composer(given.decode())
+    body: Any = None
     try:
         body = composer.document()
+        if not isinstance(body, dict):
+            composer.note(0, _("write fields such as name, image and command, each with a colon."))
+    except _TooDeepError:
+        pass  # which is noted
     except yaml.MarkedYAMLError as error:
         # What is never closed is noticed below the last line; the other mark says where it began.
         lines = [mark.line for mark in (error.problem_mark, error.context_mark) if mark]
         line = next(filter(composer.text_of, lines), 0)
-        composer.refuse(line, _("this is not YAML: %s.") % error.problem)
+        composer.note(line, _("this is not YAML: %s.") % error.problem)
     except yaml.reader.ReaderError as error:
         line = given[: error.position].count(b"\n")
-        composer.refuse(line, _("this is not YAML: %s.") % error.reason)
+        composer.note(line, _("this is not YAML: %s.") % error.reason)
+    problems = tuple(composer.problems)
     if not isinstance(body, dict):
-        composer.refuse(0, _("write fields such as name, image and command, each with a colon."))
-    return Document(body, composer.lines)
+        return Document(problems=problems, is_readable=False)
+    document = Document(body, composer.lines, composer.written, problems)
+    # Both: one of them is a mistake, which the rules of a body tell.
+    is_answer = "resources" in body and not isinstance(body.get("replicas"), dict)
+    return _of_answer(document) if is_answer else document
+
+
+def _of_answer(document: Document) -> Document:
+    """The request that REST's answer tells of, as `homeport get` writes it, with much that no body has."""
+    of_body, of_answer = TrainingSerializer().fields, {*OneJobSerializer().fields, _EVENTS}
+    left_out = document.body.keys() & of_answer - of_body.keys() - {"resources"}
+    if "replicas" in document.body:
+        left_out |= {"replicas"}  # how each went, there
+    body = {
+        _RENAMED.get(name, name): value
+        for name, value in document.body.items()
+        if name not in left_out
+    }
+    note = _(
+        "resources is read as replicas, as homeport get writes them. What tells how that training went is "
+        "left out: %(fields)s."
+    )
+    told = (note % {"fields": ", ".join(sorted(left_out))},) if left_out else ()
+    return replace(
+        document,
+        body=body,
+        lines=_renamed(document.lines),
+        written=_renamed(document.written),
+        notes=told,
+        is_answer=True,
+    )
+
+
+def _renamed(of_paths: Mapping[str, T]) -> dict[str, T]:
+    """The same by the paths of a body."""
+    found = {}
+    for path, one in of_paths.items():
+        first, dot, rest = path.partition(".")
+        if first != "replicas":
+            found[f"{_RENAMED.get(first, first)}{dot}{rest}"] = one
+    return found
+
+
+class _TooDeepError(Exception):
+    """Nothing of what follows is looked at."""
 
 
 class _Composer:
-    """Makes values of YAML's events, of which libyaml gives one at a time."""
+    """Makes values of YAML's events, of which libyaml gives one at a time.
+
+    Attributes:
+        problems: what was found that no document may have; what is read goes on behind it.
+    """
 
     def __init__(self, text: str) -> None:
         self.lines: dict[str, int] = {}
+        self.written: dict[str, str] = {}
+        self.problems: list[DocumentProblem] = []
         self._text_lines = text.splitlines()
         self._events: Iterator[Any] = yaml.parse(text, Loader=yaml.CSafeLoader)
 
@@ -85,33 +224,39 @@ class _Composer:
         """The beginning of a line, from 0."""
         return self._text_lines[line].strip()[:60] if line < len(self._text_lines) else ""
 
-    def refuse(self, line: int, text: str) -> NoReturn:
+    def note(self, line: int, text: str, path: tuple[str, ...] = ()) -> None:
         """
         Args:
             line: from 0.
         """
-        words = {"line": line + 1, "shown": self.text_of(line), "text": text}
-        raise Refused(_("Line %(line)s (“%(shown)s”): %(text)s") % words, "invalid")
-
-    def _refuse(self, event: Any, text: str) -> NoReturn:
-        self.refuse(event.start_mark.line, text)
+        name = ".".join(part[:80] for part in path)
+        if len(self.problems) <= _MOST_PROBLEMS:
+            self.problems.append(DocumentProblem(line + 1, name, text, self.text_of(line)))
 
     def document(self) -> Any:
         """The value of the only document; of none an object without fields."""
         found: Any = None
         for event in self._events:
+            line = event.start_mark.line
             if isinstance(event, yaml.DocumentStartEvent):
                 if found is not None:
-                    self._refuse(event, _("there may be one document only."))
+                    self.note(line, _("there may be one document only."))
+                    break
                 found = self._value(next(self._events), ())
         return {} if found is None else found
 
     def _value(self, event: Any, path: tuple[str, ...]) -> Any:
-        self._check(event)
+        self._check(event, path)
+        if isinstance(event, yaml.AliasEvent):
+            return None
         if isinstance(event, yaml.ScalarEvent):
-            return _scalar(event)
+            value = _scalar(event)
+            if not isinstance(value, str):
+                self.written[".".join(path)] = event.value
+            return value
         if len(path) == _MAX_DEPTH:
-            self._refuse(event, _("this is nested too deeply."))
+            self.note(event.start_mark.line, _("this is nested too deeply."), path[:1])
+            raise _TooDeepError
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Any] = []
             while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
@@ -119,24 +264,48 @@ class _Composer:
             return items
         found: dict[str, Any] = {}
         while not isinstance(inner := next(self._events), yaml.MappingEndEvent):
-            self._check(inner)
-            if not isinstance(inner, yaml.ScalarEvent):
-                self._refuse(inner, _("a field's name must be text."))
-            key = inner.value
-            if key in found:
-                self._refuse(inner, _("%(name)s is given twice; keep one.") % {"name": key[:80]})
-            found[key] = self._place(next(self._events), (*path, key), inner)
+            self._entry(inner, path, found)
         return found
+
+    def _entry(self, key_event: Any, path: tuple[str, ...], found: dict[str, Any]) -> None:
+        line = key_event.start_mark.line
+        self._check(key_event, path)
+        if not isinstance(key_event, yaml.ScalarEvent):
+            self.note(line, _("a field's name must be text."), path)
+            self._skip_value(key_event)
+            self._skip_value(next(self._events))
+            return
+        key = key_event.value
+        if key in found:
+            told = _("%(name)s is given twice; keep one.") % {"name": key[:80]}
+            self.note(line, told, (*path, key))
+            self._skip_value(next(self._events))
+            return
+        found[key] = self._place(next(self._events), (*path, key), key_event)
+
+    def _skip_value(self, event: Any) -> None:
+        """Reads over a value."""
+        if isinstance(event, yaml.CollectionStartEvent):
+            self._skip()
+
+    def _skip(self) -> None:
+        """Reads over the rest of the list or object that has begun."""
+        depth = 1
+        while depth:
+            event = next(self._events)
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
 
     def _place(self, event: Any, path: tuple[str, ...], first: Any) -> Any:
         self.lines[".".join(path)] = first.start_mark.line + 1
         return self._value(event, path)
 
-    def _check(self, event: Any) -> None:
+    def _check(self, event: Any, path: tuple[str, ...]) -> None:
+        line = event.start_mark.line
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            self._refuse(event, _("write the value out instead of using & and *."))
-        if event.tag is not None:
-            self._refuse(event, _("tags (!) are not taken."))
+            self.note(line, _("write the value out instead of using & and *."), path)
+        elif event.tag is not None:
+            self.note(line, _("tags (!) are not taken."), path)
 
 
 def _scalar(event: yaml.ScalarEvent) -> Any:

@@ -3,9 +3,11 @@
 Nothing here touches the cluster, and only the lookup of a secret touches the database.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from itertools import islice
 from operator import attrgetter
 from typing import Any, NoReturn
 
@@ -50,6 +52,7 @@ INDEXES = re.compile(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*", re.ASCII)
 MAX_INDEXES_CHARS = 4000
 MAX_ENV = 64
 MAX_ENV_VALUE_BYTES = 4096
+MOST_TOLD = 5  # wrong parts of one field
 MAX_COMMAND_WORDS = 256
 MAX_COMMAND_BYTES = 64 * 1024
 # These change how the node or the runtime works (CVE-2025-23266 used LD_PRELOAD of an image), or
@@ -66,6 +69,25 @@ def refuse(code: str, text: str, at: str | None = None) -> NoReturn:
     """
     wrong = [serializers.ErrorDetail(text, code)]
     raise serializers.ValidationError(wrong if at is None else {at: wrong})
+
+
+def _not_text(
+    told: str, before: str, value: Any, field: AnyField, part: object
+) -> serializers.ErrorDetail:
+    """What to write in place of a number or the like, which is not taken for text.
+
+    Args:
+        before: what stands in front of the value there.
+        part: of the field, which is the value.
+    """
+    at = f"{field.context.get('at', '')}{field.field_name}.{part}"
+    if value is None:
+        return serializers.ErrorDetail(f'{told}; write {before}"" for an empty one.', "invalid")
+    if isinstance(value, dict | list):
+        return serializers.ErrorDetail(f"{told}.", "invalid")
+    written = field.context.get("written", {}).get(at) or json.dumps(value)
+    quoted = json.dumps(written, ensure_ascii=False)
+    return serializers.ErrorDetail(f"{told}; write {before}{quoted}.", "invalid")
 
 
 def has_controls(text: str) -> bool:
@@ -117,8 +139,15 @@ class Command(AnyField):
     def to_internal_value(self, data: Any) -> tuple[str, ...]:
         if not isinstance(data, list | tuple) or not data:
             self.fail("required")
-        if not all(isinstance(word, str) for word in data) or not data[0].strip():
-            refuse("invalid", "Each word of the command must be text.")
+        wrong = {
+            str(number): _not_text("Each word of the command must be text", "", word, self, number)
+            for number, word in enumerate(data)
+            if not isinstance(word, str)
+        }
+        if wrong:
+            raise serializers.ValidationError(dict(islice(wrong.items(), MOST_TOLD)))
+        if not data[0].strip():
+            refuse("invalid", "The first word of the command is empty.")
         size_bytes = sum(len(word.encode("utf-8", "surrogatepass")) for word in data)
         if len(data) > MAX_COMMAND_WORDS or size_bytes > MAX_COMMAND_BYTES:
             most = f"At most {MAX_COMMAND_WORDS} words and {MAX_COMMAND_BYTES // 1024} KiB."
@@ -153,7 +182,6 @@ class _Memory(_Stated, MemoryRequest):
 class ResourcesSerializer(Body):
     """One role's request; cpu and memory as Kubernetes quantities."""
 
-    unknown_told = 1
     hides_missing = False
     default_error_messages = {
         "invalid": _("This must be an object with count, cpu, memory and gpu.")
@@ -209,7 +237,8 @@ class Replicas(AnyField):
             catalog = _catalog(self)
             most = catalog.max_array if topology.is_array else catalog.max_replicas_per_role
             most = role.most or most
-            body = ResourcesSerializer(data=asked[role.name], most=most, context=self.context)
+            context = {**self.context, "at": f"{self.field_name}.{role.name}."}
+            body = ResourcesSerializer(data=asked[role.name], most=most, context=context)
             if not body.is_valid():
                 wrong[role.name] = body.errors
             elif role.program and "command" in body.validated_data:
@@ -265,10 +294,24 @@ class Variables(AnyField):
         if len(data) > MAX_ENV:
             refuse("too_many", f"At most {MAX_ENV} variables; there are {len(data)}.")
         topology = _topology_of(self)
+        wrong = {}
         for name, value in data.items():
             if problem := variable_problem(name, value, topology):
-                # The first is enough: a pasted file of wrong lines would flood the page.
-                refuse(*problem, at=str(name)[:80])
+                code, text = problem
+                told = serializers.ErrorDetail(text, code)
+                if (
+                    isinstance(name, str)
+                    and ENV_NAME.fullmatch(name)
+                    and not isinstance(value, str)
+                ):
+                    told = _not_text(
+                        "A variable's value must be text", f"{name}: ", value, self, name
+                    )
+                wrong[str(name)[:80]] = [told]
+            if len(wrong) == MOST_TOLD:  # a pasted file of wrong lines would flood the page
+                break
+        if wrong:
+            raise serializers.ValidationError(wrong)
         return dict(data)
 
     def to_representation(self, value: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -16,13 +16,12 @@ from django.utils.translation import gettext as _
 from rest_framework import serializers
 
 from jobs.kinds.form import Check, FieldChange, SecretsForm, WorkloadForm, ids_of
-from jobs.kinds.spec import spec_of
+from jobs.kinds.spec import WorkloadSpec, spec_of
 from jobs.kinds.training import private
 from jobs.kinds.training.advice import advice_for
 from jobs.kinds.training.commands import preview_command
 from jobs.kinds.training.document import (
     UPLOAD_MISSING,
-    Document,
     as_body,
     as_typed,
     read_document,
@@ -74,8 +73,10 @@ class TrainingForm(SecretsForm):
         values: `source.commit` is the commit of a training like which this one is to be, and `source.take` whether
             it is taken ("same") or the newest of `source.ref`.
         is_command_blank: whether no command was typed.
+        notes: what was not taken as it was typed, in sentences.
     """
 
+    notes: tuple[str, ...] = ()
     serializer = TrainingSerializer
     labels = LABELS
     template = "training/new.html"
@@ -230,9 +231,17 @@ class TrainingForm(SecretsForm):
         shows = spec is not None and not self.is_command_blank
         return {
             "form": self,
-            "preview": preview_command(spec) if spec and shows else None,
-            "advice": advice_for(spec, tenant) if spec else [],
+            "preview": preview_command(spec, self.typed_commands) if spec and shows else None,
+            "advice": [*self.notes, *(advice_for(spec, tenant) if spec else [])],
         }
+
+    @property
+    def typed_commands(self) -> list[str] | None:
+        """The command lines as they were typed; None: words were."""
+        own = [role.name for role in self._roles if not role.program]
+        of_roles = [self.values[f"replicas.{name}.command"] for name in own]
+        common = [self.values["command"]] if "" in of_roles else []
+        return [*common, *filter(None, of_roles)]
 
     def changes(self, spec: TrainingSpec, original: Workload, user: User) -> list[FieldChange]:
         asked = spec_of(original, TrainingSpec)
@@ -392,6 +401,7 @@ class TrainingYamlForm(TrainingForm):
 
     view = "yaml"
     wants_file = False
+    typed_commands = None
 
     def __init__(
         self, posted: QueryDict | None = None, *, shown: Mapping[str, str] | None = None
@@ -399,11 +409,8 @@ class TrainingYamlForm(TrainingForm):
         WorkloadForm.__init__(self, posted, shown=shown)
         given: Mapping[str, Any] = posted or shown or {}
         self.values["yaml"] = given.get("yaml", "")  # with its beginning: it may be indented
-        self.document, self._why, self._is_early = Document(), "", False
-        try:
-            self.document = read_document(self.values["yaml"])
-        except Refused as refusal:
-            self._why = refusal.text
+        self.document, self._is_early = read_document(self.values["yaml"]), False
+        self.notes = self.document.notes
         self.is_command_blank = not self.document.body.get("command")
 
     @classmethod
@@ -420,20 +427,25 @@ class TrainingYamlForm(TrainingForm):
     def fill_blanks(self) -> None:
         self._is_early = True
 
-    def unreadable(self) -> dict[str, str]:
-        return {"yaml": self._why} if self._why else {}
+    def read(self, check: Check) -> WorkloadSpec | None:
+        self._tell(())
+        if not self.document.is_readable:
+            return None
+        # What is wrong with the rest is told as well.
+        spec = self.attempt(lambda: check(self.body(), self.document.written))
+        return None if self.is_wrong else spec
 
     def take(self, errors: Iterable[FieldError]) -> None:
-        if not self._why:
-            self.errors["yaml"] = [self.place(error)[1] for error in errors]
+        self._tell(errors)
+
+    def _tell(self, errors: Iterable[FieldError]) -> None:
+        """Puts all that is wrong at the text."""
+        if told := self.document.told(errors):
+            self.errors["yaml"] = [self.place(error)[1] for error in told]
 
     def place(self, error: FieldError) -> tuple[str, str]:
-        words = {"field": error.field, "text": error.text}
-        line = self.document.find_line(error.field)
-        if line:
-            words |= {"line": str(line)}
-            return "yaml", _("Line %(line)s, %(field)s: %(text)s") % words
-        return "yaml", f"{error.field}: {error.text}" if error.field else error.text
+        is_said = error.line is not None or not error.field
+        return "yaml", error.text if is_said else f"{error.field}: {error.text}"
 
     @property
     def told(self) -> list[Problem]:

@@ -13,6 +13,7 @@ from jobs.kinds.spec import spec_of
 from jobs.kinds.state import WorkloadRow
 from jobs.kinds.training import manifests
 from jobs.kinds.training.answers import JobSerializer, OneJobSerializer
+from jobs.kinds.training.commands import command_hints
 from jobs.kinds.training.form import TrainingForm
 from jobs.kinds.training.lifecycle import TrainingLifecycle
 from jobs.kinds.training.observe import observe, read_pod
@@ -79,6 +80,7 @@ TRAINING = WorkloadKind(
     form=TrainingForm,
     submit_verb="submit",
     can_restart=False,
+    hints=command_hints,
     check_submit=check_submit,
     lifecycle=TrainingLifecycle,
     read_pod=read_pod,

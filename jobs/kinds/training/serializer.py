@@ -330,7 +330,11 @@ class TrainingSerializer(SpecSerializer):
     )
 
     def run_validation(self, data: Any = empty) -> Any:
-        """Without command or image it is the request of the training that it continues, but for what it says."""
+        """Fills in what the rest of a body leaves no doubt about.
+
+        Without command or image it is the request of the training that it continues, but for what it says. With
+        parameter servers and without a topology it is `tf-ps`.
+        """
         if isinstance(data, Mapping) and (told := other_words.answers(data)):
             wrong = {
                 path: serializers.ErrorDetail(text, "unknown_field") for path, text in told.items()
@@ -345,6 +349,9 @@ class TrainingSerializer(SpecSerializer):
                 **self.to_representation(spec_of(old, TrainingSpec)),
                 **data,
             }
+        if isinstance(data, Mapping) and _has_servers_alone(data):
+            replicas = {"worker": {}, **data["replicas"]}
+            data = self.initial_data = {**data, "topology": "tf-ps", "replicas": replicas}
         return super().run_validation(data)
 
     def validate(self, attrs: dict[str, Any]) -> TrainingSpec:
@@ -415,6 +422,12 @@ class TrainingSerializer(SpecSerializer):
     @cached_property
     def _readers(self) -> Readers:
         return readers_of(self)
+
+
+def _has_servers_alone(body: Mapping[str, Any]) -> bool:
+    """Whether it names parameter servers, and no topology."""
+    replicas = body.get("replicas")
+    return not body.get("topology") and isinstance(replicas, Mapping) and "ps" in replicas
 
 
 def _refuse(code: str, text: Any, field: str, part: str = "") -> NoReturn:

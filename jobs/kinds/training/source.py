@@ -61,6 +61,9 @@ class SourceSerializer(serializers.Serializer[Any]):
             found = _git(data)
             self._check_secret(found)
             return found
+        if "dir" in data:
+            text = "A folder of your machine is sent by homeport submit -f FILE; here upload it, or give git, url or path."
+            refuse("invalid", text, "dir")
         kinds = set(map(str, data)) - {"sha256"}
         if len(kinds) != 1 or not kinds <= {"bundle", "url", "path"}:
             refuse("invalid", "Give exactly one of bundle, url, git and path.")

@@ -291,7 +291,7 @@ def test_the_panel_shows_the_command_of_each_replica(client: Client) -> None:
     assert "--job_name=worker --task_index=1" in preview.text
     assert "--job_name=ps --task_index=0" in preview.text
     assert "--ps_hosts=mnist-xxxxxx-ps-0.mnist-xxxxxx:2222" in preview.text
-    assert "Not run by a shell: && is passed as an argument" in preview.text
+    assert "Not run by a shell: && is passed on as it stands" in preview.text
     assert "{{nothing}} is not a placeholder" in preview.text
     page = page_of(client.post("/trainings/new/fit/", fields(topology="tf-ingraph")))
     assert "No replica runs the command" in page.one("div", id="preview").text

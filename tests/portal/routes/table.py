@@ -229,6 +229,7 @@ TABLE: dict[str, Rule] = {
     "api-template": Rule(dict.fromkeys(("GET", "PUT", "DELETE"), OWNS), sees=OWNS),
     "api-jobs": _mine("GET", "POST"),
     "api-job-preview": _mine("POST"),
+    "api-job-document": _mine("POST"),
     "api-job-prune": _mine("POST"),
     "api-job": Rule({"GET": SEES, "DELETE": DELETES}, sees=SEES),
     **_each(("api-job-stop", "api-job-suspend", "api-job-resume"), _do(STOPS)),

@@ -1,0 +1,109 @@
+"""A training that a file describes, with what its sender says besides: read and checked for REST.
+
+The command line sends the file's text, so that it is read by the rules of the page, and each error has its line.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from jobs.kinds.form import Check
+from jobs.kinds.training.document import (
+    MAX_FILE_BYTES,
+    read_document,
+)
+from portal.errors import FieldError, Refused
+
+_FOLDER = "source.dir"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A field that the sender says, whatever the text says of it.
+
+    Attributes:
+        path: the names on the way to it: `("replicas", "worker", "cpu")`.
+    """
+
+    path: tuple[str, ...]
+    value: Any
+
+    @property
+    def field(self) -> str:
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True)
+class AskedTraining:
+    """
+    Attributes:
+        body: of a submit, without the code that is still to be sent.
+        folder: the folder of code that the text names, relative to its file; None: none.
+        notes: what was not taken as it stands in the text, in sentences.
+    """
+
+    body: dict[str, Any]
+    folder: str | None
+    notes: tuple[str, ...]
+
+
+def read_asked(
+    text: str, changes: Sequence[Change], check: Check, *, has_code: bool = False
+) -> AskedTraining:
+    """What a text asks for, with changes.
+
+    Args:
+        check: of a body, and of how its values are written; raises Refused.
+        has_code: the sender brings code, by which the training is called where nothing else names it.
+
+    Raises:
+        Refused: with every error by field and line, five of them at most.
+    """
+    document = read_document(text, MAX_FILE_BYTES)
+    elsewhere = [change.field for change in changes]
+    if not document.is_readable:
+        raise Refused(document.told())
+    body = copy.deepcopy(document.body)
+    replaced = [change.field for change in changes if _put(body, change)]
+    errors: list[FieldError] = []
+    folder = None
+    source = body.get("source")
+    if isinstance(source, dict) and "dir" in source:
+        if set(source) == {"dir"} and isinstance(source["dir"], str) and source["dir"]:
+            folder = source["dir"]
+        else:
+            told = _("This is a folder's name, beside the file, and stands alone.")
+            errors.append(FieldError(_FOLDER, "invalid", told))
+        del body["source"]
+    if not body.get("source"):
+        body.pop("source", None)
+    stand_in = {"name": "training"} if (folder or has_code) and not body.get("name") else {}
+    try:
+        check({**body, **stand_in}, document.written)
+    except Refused as refusal:
+        errors.extend(refusal.errors)
+    if told_errors := document.told(errors, elsewhere):
+        raise Refused(told_errors)
+    notes = list(document.notes)
+    if replaced:
+        note = _("Said otherwise than in the file: %(fields)s.")
+        notes.append(note % {"fields": ", ".join(sorted(set(replaced)))})
+    return AskedTraining(body, folder, tuple(notes))
+
+
+def _put(body: dict[str, Any], change: Change) -> bool:
+    """Sets a field; objects on the way are made. Whether it was another value before."""
+    *outer, last = change.path
+    is_said = False
+    for name in outer:
+        inner = body.get(name)
+        if not isinstance(inner, dict):
+            is_said = is_said or body.get(name) is not None
+            inner = body[name] = {}
+        body = inner
+    is_said = is_said or body.get(last, change.value) != change.value
+    body[last] = change.value
+    return is_said

@@ -1,0 +1,191 @@
+"""A command that a shell would treat otherwise gets a hint, and no other: bash itself says which."""
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jobs.rules.shell_words import typed_hints, word_hints
+
+# Lines of which bash makes other words, or other commands, than their words are.
+OTHERWISE = r"""
+python t.py --lr $LR
+python t.py --lr ${LR}
+python t.py "--lr=$LR"
+python t.py --at $(date)
+python t.py --at `date`
+python t.py "`date`"
+python t.py "costs \$5"
+python t.py $'a\tb'
+python t.py > log.txt
+python t.py 2>&1
+python t.py>log.txt
+python t.py && true
+cd src && python t.py
+python t.py | cat
+python t.py|cat
+python t.py; true
+python t.py &
+export A=1; python t.py
+python t.py # the first try
+python t.py *.py
+python t.py ~/data
+python t.py ~
+python t.py --model {small,large}
+python t.py --seed {1..3}
+python t.py --betas (0.9,0.99)
+python t.py < a.py
+""".strip().splitlines()
+ORDINARY = (
+    r"""
+python train.py
+python train.py --lr 0.1 --epochs 10
+python -m mypkg.train --config=conf/a.yaml
+python train.py --name 'two words'
+python train.py --name "it's"
+python train.py --name "a \"b\" c"
+python train.py --sep '|' --quote '"'
+python train.py --glob '*.py'
+python train.py --price '$5' --home '~/x'
+python train.py --data {{data_dir}} --out {{log_dir}}/out
+python train.py --hosts={{worker_hosts}}
+python train.py "--data={{data_dir}}/a b"
+python train.py --layers [64,64] model.width=3
+python train.py model={width:3}
+python train.py --url http://host/a?b=1
+python train.py --expr 'a && b; c | d > e'
+python train.py --note 'costs $5 # really'
+python train.py --tag v1#2
+python train.py --percent 50%
+python train.py --mail a@b.c
+python train.py --neg -1 --range 1..3
+python train.py --re '^a$' --re2 'x{1,3}'
+python train.py --eq a==b --ne a!=b
+python train.py --window 3:4
+python train.py --path /data/a/b.csv --tilde a~b
+python train.py --path \
+  /data
+python -c 'import torch; print(torch.__version__)'
+python -c "print('a')"
+python -u train.py
+./run.sh --fast
+/usr/bin/python3.11 train.py
+bash run.sh
+sh run.sh a b
+bash -x run.sh
+sh -c 'cd src && python t.py --lr $LR | tee log'
+bash -lc 'source env.sh; python t.py'
+torchrun --nproc-per-node=2 train.py
+accelerate launch train.py --mixed_precision fp16
+deepspeed train.py --deepspeed ds.json
+mpirun -np 4 python train.py
+mpirun -x LD_LIBRARY_PATH --bind-to none python t.py
+jupyter nbconvert --to notebook --execute a.ipynb
+env A=1 python train.py
+env CUDA_VISIBLE_DEVICES=0 python t.py
+Rscript train.R --n 10
+java -Xmx2g -jar a.jar
+julia train.jl
+time python train.py
+echo done
+python train.py --name Größe --other 试验
+""".strip()
+    .replace("\\\n", "\\\x00")
+    .splitlines()
+)
+ORDINARY = [line.replace("\x00", "\n") for line in ORDINARY]
+ORDINARY.append("python train.py --prompt 'Er sagte: \u201eJa\u201c \u2013 und ging'")
+
+
+def of_bash(line: str, folder: Path) -> list[str] | None:
+    """The words that a program gets; None: bash does something else, too."""
+    script = f'f() {{ printf "%s\\0" "$@"; }}\nf {line}\nprintf "\\1"'
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "HOME": "/home/x"},
+        capture_output=True,
+        check=False,
+        timeout=20,
+    )
+    given, _mark, rest = done.stdout.decode().partition("\1")
+    is_alone = done.returncode == 0 and not rest and _mark
+    return given.split("\0")[:-1] if is_alone else None
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("code")
+    (made / "a.py").write_text("")
+    return made
+
+
+@pytest.mark.parametrize("line", OTHERWISE)
+def test_what_a_shell_treats_otherwise_is_said(line: str, folder: Path) -> None:
+    if line not in {"python t.py &", "cd src && python t.py", "export A=1; python t.py"}:
+        assert of_bash(line, folder) != shlex.split(line), "the line itself is no case of it"
+    hints = typed_hints(line)
+    assert len(hints) in {1, 2}, hints
+    assert "sh -c " in " ".join(hints)
+
+
+@pytest.mark.parametrize("line", ORDINARY)
+def test_an_ordinary_command_gets_no_hint(line: str, folder: Path) -> None:
+    words = shlex.split(line.replace("\\\n", " "))
+    assert of_bash(line, folder) == words, "the line is not ordinary"
+    assert typed_hints(line) == []
+    if not {"|", "$5", "~/x"} & {*words}:  # quoted, which words do not say
+        assert word_hints(words) == []
+
+
+# Typed -> a part of what is said, and what is to be written.
+SAID = {
+    "$ python t.py": ("$ is the prompt", "Write: python t.py"),
+    "ada@host:~$ python t.py --lr 1": ("the prompt", "Write: python t.py --lr 1"),
+    "A=1 B=2 python t.py": ("environment variable", "env A=1 B=2 python t.py"),
+    "cd src": ("cd is a word of shells", "sh -c 'cd src'"),
+    "source env/bin/activate": ("source is a word of shells", "sh -c"),
+    "exec python t.py": ("exec is a word of shells", "Write: python t.py"),
+    r"python C:\Users\x\t.py": (r"C:\Users\x\t.py is a path of Windows", "write: t.py"),
+    "python t.py\u00a0--lr 1": ("U+00A0", "Write: t.py --lr"),
+    "python t.py \u2014epochs 3": ("U+2014", "Write: --epochs"),
+    "python t.py -\u2013lr 3": ("U+2013", "Write: --lr"),
+    "python t.py \u201ca b\u201d": ("U+201C", 'Write: "a'),
+    "python t.py --name=\u2018a\u2019": ("U+2018", "Write: --name='a'"),
+    "python t.py\ufeff": ("U+FEFF", "Write: t.py"),
+    "'python t.py --lr 1'": ("is one word", "python t.py --lr 1"),
+    "python a.py\npython b.py": ("a new line", "sh -c 'python a.py\npython b.py'"),
+    "sh -c 'python t.py \u2014lr 1'": ("U+2014", "Write: --lr"),
+    "sh -c 'python t.py' | tee log": ("|", "sh -c "),
+}
+
+
+@pytest.mark.parametrize("line", SAID)
+def test_a_hint_names_the_sign_and_what_to_write(line: str) -> None:
+    first, *more = typed_hints(line)
+    assert not more
+    for part in SAID[line]:
+        assert part in first
+
+
+WORDS: dict[tuple[str, ...], str] = {
+    ("cd", "src", "&&", "python", "t.py"): "sh -c 'cd src && python t.py'",
+    ("python t.py --lr 1",): "one by one: python t.py --lr 1",
+    ("python", "t.py", "--lr", "$LR"): "sh -c 'python t.py --lr $LR'",
+    ("python", "t.py", "a b", "2>&1"): "sh -c ",
+    ("python", "C:\\x\\t.py"): "path of Windows",
+    ("CUDA_VISIBLE_DEVICES=0", "python", "t.py"): "env CUDA_VISIBLE_DEVICES=0 python t.py",
+    ("export", "A=1;", "python", "t.py"): "sh -c 'export A=1; python t.py'",
+    ("python", "t.py", "\u2014epochs"): "--epochs",
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_words_get_the_same_hints(words: tuple[str, ...]) -> None:
+    assert WORDS[words] in " ".join(word_hints(words))
+
+
+@pytest.mark.parametrize("words", [(), ("",), ("x" * 70_000, "$A" * 20_000), ("\u2014" * 30_000,)])
+def test_no_command_is_too_odd(words: tuple[str, ...]) -> None:
+    assert sum(map(len, word_hints(words))) < 4_000
