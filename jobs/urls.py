@@ -14,6 +14,7 @@ from jobs.secrets import api as secrets_api
 from jobs.secrets import views as secrets_views
 from jobs.team import urls as team_pages
 from jobs.workloads import api, form_views, home, template_views, views
+from jobs.workloads.image_api import ImageListView
 from jobs.workloads.usage_api import UsageView
 
 
@@ -82,6 +83,7 @@ pages = [
 rest = [
     *api.router.urls,
     path("usage/", UsageView.as_view(), name="api-usage"),
+    path("images/", ImageListView.as_view(), name="api-images"),
     path("secrets/", secrets_api.SecretListView.as_view(), name="api-secrets"),
     path("secrets/<slug:name>/", secrets_api.SecretView.as_view(), name="api-secret"),
     *fleet.rest,

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from operator import attrgetter
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NoReturn, cast
 
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.drainage import set_override
@@ -20,6 +21,10 @@ IMAGE = re.compile(
     r"[a-z0-9]+(?:[._-][a-z0-9]+)*(?::\d{1,5})?(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
     r"(?::[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
+
+
+_AN_IMAGE = "tensorflow/tensorflow:2.21.0"
+_MOST_IMAGES = 20  # that are named to who names none
 
 
 class _Strict(serializers.Field[Any, Any, Any, Any]):
@@ -313,6 +318,7 @@ class ImageReference(Text):
         "invalid_image": _(
             "This is not an image reference; write for example tensorflow/tensorflow:2.21.0."
         ),
+        "required": _("Name an image: {names}."),
         "image_not_offered": _("Your admin does not offer this image."),
         "address": _(
             "{host} is an address inside the cluster or of a node. Name the registry by its host "
@@ -331,11 +337,27 @@ class ImageReference(Text):
         super().__init__(**options)
         self._of = of
 
+    @property
+    def offered(self) -> Images:
+        """Those of the catalog."""
+        return self._of(self.context.get("catalog") or get_catalog())
+
+    def names(self) -> Iterable[str]:
+        """What one that is missing may be."""
+        return [image.reference for image in self.offered.offered]
+
+    def fail(self, key: str, **words: Any) -> NoReturn:
+        if key == "required":
+            names = list(islice(self.names(), _MOST_IMAGES + 1))
+            shown = [*names[:_MOST_IMAGES], *["…"][: len(names) - _MOST_IMAGES]]
+            words["names"] = ", ".join(shown or [_AN_IMAGE])
+        super().fail(key, **words)
+
     def to_internal_value(self, data: Any) -> str:
         image = super().to_internal_value(data)
         if len(image) > 255 or not IMAGE.fullmatch(image):
             self.fail("invalid_image")
-        offered = self._of(self.context.get("catalog") or get_catalog())
+        offered = self.offered
         if not offered.allows(image):
             self.fail("image_not_offered")
         host = registry_host(image)

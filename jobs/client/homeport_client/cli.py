@@ -46,6 +46,7 @@ COMMANDS = {
     "prune": ("trainings:prune_jobs", "delete finished trainings by age"),
     "artifacts": ("artifacts:artifacts", "files that a training left"),
     "top": ("fleet:top", "what nodes have, and what trainings request and use"),
+    "images": ("images:images", "images that a training may name"),
     "queue": ("fleet:queue", "what waits, its place, when it starts, and why"),
     "notebook": ("services:notebook", "notebooks: JupyterLab with your volumes"),
     "tensorboard": ("services:tensorboard", "TensorBoards on what trainings logged"),

@@ -28,6 +28,7 @@ from jobs.kinds.training.fields import (
     readers_of,
     written,
 )
+from jobs.kinds.training.images import TrainingImage
 from jobs.kinds.training.source import SourceSerializer
 from jobs.kinds.training.spec import PRIORITIES, RunPolicy, TrainingSpec
 from jobs.rules import other_words
@@ -47,7 +48,6 @@ from portal.web.fields import (
     Duration,
     FixedChoice,
     FixedInteger,
-    ImageReference,
     MemoryRequest,
     Name,
     TrueOrFalse,
@@ -88,7 +88,7 @@ class TrainingSerializer(SpecSerializer):
     topology = TopologyName(
         label=_("Topology"), default=SINGLE.name, style=_widget("where", 1, "topology")
     )
-    image = ImageReference(label=_("Image"), style=_widget("how", 3, "image"))
+    image = TrainingImage(label=_("Image"), style=_widget("how", 3, "image"))
     command = Command(label=_("Command"), style=_widget("how", 1, "command"))
     source = SourceSerializer(
         label=_("Code"), required=False, allow_null=True, style=_widget("what", 2, "source")

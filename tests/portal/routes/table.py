@@ -221,6 +221,7 @@ TABLE: dict[str, Rule] = {
     "api-nodes": _mine("GET"),
     "api-queue": _mine("GET"),
     "api-usage": _mine("GET"),
+    "api-images": _mine("GET"),
     "api-bundles": _mine("GET", "POST"),
     "api-bundle": Rule({"DELETE": OWNS}, sees=OWNS),
     "api-secrets": _mine("GET"),

@@ -1,0 +1,55 @@
+"""Images that a training may name: those that the admin offers, and those of the namespace that ran here."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Max
+
+from jobs.kinds.training.spec import KEY
+from jobs.models import Workload
+from portal.catalog import Images
+from portal.web.fields import ImageReference
+from tenants.models import Tenant
+
+MOST_USED = 20  # of a namespace, the latest
+
+
+@dataclass(frozen=True)
+class KnownImage:
+    """
+    Attributes:
+        title: what the admin calls it; "": it is not offered.
+        ran_at: when a training of the namespace last began with it, so that it could be pulled; None: none did.
+    """
+
+    image: str
+    title: str
+    summary: str
+    ran_at: datetime | None
+
+    @property
+    def is_offered(self) -> bool:
+        return bool(self.title)
+
+
+def known_images(offered: Images, tenant: Tenant | None) -> list[KnownImage]:
+    """Those that are offered, in the order of the catalog, then others that ran, the latest first."""
+    rows = Workload.objects.filter(tenant=tenant, kind=KEY, started_at__isnull=False)
+    by_time = rows.values_list("image").annotate(last=Max("started_at")).order_by("-last")
+    ran: dict[str, datetime] = dict(by_time[:MOST_USED]) if tenant else {}
+    found = [
+        KnownImage(row.reference, str(row.title), str(row.summary), ran.pop(row.reference, None))
+        for row in offered.offered
+    ]
+    allowed = ((name, at) for name, at in ran.items() if offered.allows(name))
+    return found + [KnownImage(name, "", "", at) for name, at in allowed]
+
+
+class TrainingImage(ImageReference):
+    """The image of a training; one that is missing is told with those that there are."""
+
+    def names(self) -> Iterable[str]:
+        tenant: Any = self.context.get("tenant")
+        return [one.image for one in known_images(self.offered, tenant)]
