@@ -17,6 +17,7 @@ from django.utils.translation import ngettext
 from jobs import limits
 from jobs.kinds.registry import TAKE_CODE
 from jobs.models import Bundle, Workload, WorkloadQuerySet
+from jobs.rules.code_addresses import cannot_be_unpacked
 from portal.errors import FieldError, Refused
 from portal.storage import get_store
 from portal.web.uploads import WaitingFile
@@ -48,6 +49,11 @@ def add(
         raise Refused([FieldError("file", "too_large", text)], status=413)
     if size_bytes == 0:
         raise Refused([FieldError("file", "empty", "The upload is empty.")])
+    if cannot_be_unpacked(file.name or ""):
+        text = _(
+            "%(name)s is an archive of a kind that cannot be unpacked here. Create a .zip or .tar.gz."
+        )
+        raise Refused([FieldError("file", "invalid", text % {"name": file.name})])
     limits.check_pace(by)
     limits.check_room(tenant, size_bytes)
     bundle = Bundle(

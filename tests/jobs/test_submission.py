@@ -229,6 +229,24 @@ def test_what_git_reads_otherwise_is_refused(alice: Tenant) -> None:
         assert accepted(alice, source={**git, "ref": ref}).source == {**git, "ref": ref}
 
 
+def test_a_page_about_code_is_no_code(alice: Tenant) -> None:
+    page = "https://github.com/org/repo/tree/main/examples"
+    with pytest.raises(Refused) as caught:
+        TRAINING.read(submit_body(source={"git": page}), tenant=alice, user=alice.owner)
+    line = "--git https://github.com/org/repo.git --ref main --source-path examples"
+    assert line in caught.value.errors[0].text
+    for url in (
+        "https://github.com/o/r/blob/main/t.py",
+        "https://host/a.rar",
+        "https://host/a.tar.zst",
+    ):
+        assert refused(alice, source={"url": url}) == {"source.url": "invalid_url"}
+    for url in ("https://host/a/b/tree/c/t.py", "https://github.com/o/r/raw/main/t.py"):
+        assert accepted(alice, source={"url": url}).source == {"url": url}
+    release = "https://github.com/o/r/archive/refs/heads/main.zip"
+    assert accepted(alice, source={"url": release}).source == {"url": release}
+
+
 def test_words_that_are_no_topology_are_refused(alice: Tenant) -> None:
     for unknown in (*other_words.TOPOLOGIES, "PyTorch", "SINGLE", "x" * 300):
         assert refused(alice, topology=unknown) == {"topology": "invalid_choice"}

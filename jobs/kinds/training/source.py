@@ -1,6 +1,7 @@
 """Where the code of a training comes from, as its body says: an upload, a URL, a repository or a folder."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -11,6 +12,7 @@ from rest_framework.fields import empty
 
 from jobs.kinds.training.fields import has_controls, refuse, usable_secret
 from jobs.models import Bundle
+from jobs.rules.code_addresses import RepositoryPage, cannot_be_unpacked, find_page
 from portal.errors import FieldError
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -29,6 +31,9 @@ SSH = re.compile(
     re.ASCII,
 )
 SCP = re.compile(r"([^/:@\s]+)@([^/:@\s]+):(\S*)")
+UNKNOWN_ARCHIVE = (
+    "Such an archive cannot be unpacked here. Create a .zip or .tar.gz, or give a single file."
+)
 _BESIDE_GIT = ("ref", "path", "into", "secret")
 SSH_KEYS = "ssh-privatekey and known_hosts"
 REPOSITORIES = "https://host/repo.git or ssh://git@host/repo.git"
@@ -158,6 +163,8 @@ def _check_repository(given: str) -> None:
         text = f"Write this address as ssh://{user}@{host}/{path.lstrip('/')}."
         refuse("invalid_url", text, "git")
     ssh, parts = SSH.fullmatch(given), _web_address(given)
+    if parts is not None and (page := find_page(given)):
+        refuse("invalid_url", f"This is a page about a repository. {_as_git(page)}", "git")
     # git looks for a helper by the scheme as it is written, and has one for lower case only.
     is_https = given.startswith("https://")
     is_web = is_https and parts is not None and not (parts.query or parts.fragment)
@@ -172,6 +179,16 @@ def _check_repository(given: str) -> None:
         refuse("secret_in_url", text, "git")
 
 
+def _as_git(page: RepositoryPage) -> str:
+    """What to write instead of a page, in the words of REST and of the command line."""
+    parts = {"git": page.git, "ref": page.ref, "path": page.folder}
+    flags = {"git": "--git", "ref": "--ref", "path": "--source-path"}
+    said = {name: text for name, text in parts.items() if text}
+    body = ", ".join(f"{name}: {text}" for name, text in said.items())
+    line = shlex.join(word for name, text in said.items() for word in (flags[name], text))
+    return f"Write {body} (homeport submit {line})."
+
+
 def _url(given: str, sha256: Any) -> dict[str, str]:
     parts = _web_address(given)
     if parts is None:
@@ -182,6 +199,11 @@ def _url(given: str, sha256: Any) -> dict[str, str]:
             "it in your program with a token from a variable."
         )
         refuse("invalid_url", text, "url")
+    page = find_page(given)
+    if page is not None and page.is_sure and page.ref and not page.is_raw:
+        refuse("invalid_url", f"This is a page about code, not the code. {_as_git(page)}", "url")
+    if cannot_be_unpacked(parts.path):
+        refuse("invalid_url", UNKNOWN_ARCHIVE, "url")
     if sha256 in (None, ""):
         return {"url": given}
     if not isinstance(sha256, str) or not SHA256.fullmatch(sha256.lower()):
