@@ -17,11 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from portal.errors import FieldError, Refused
 
 TIMEOUT_S = 5.0  # waiting for a turn included
 TURN_S = 1.0
 MAX_AT_ONCE = 2
+UNSAFE = "bundle_unsafe"
 COMMAND = (sys.executable, "-I", "-S", str(Path(__file__).with_name("bundle_reader.py")))
 
 log = logging.getLogger(__name__)
@@ -37,6 +40,22 @@ class Listing:
     is_cut: bool
     # The one folder that holds everything, which is taken off when the code is unpacked.
     top_folder: str
+    odd_scripts: tuple[tuple[str, str], ...] = ()  # path, and `crlf` or `bom`
+
+    @property
+    def notes(self) -> list[str]:
+        """What will probably fail, in sentences."""
+        texts = {
+            "crlf": _(
+                "%(name)s has the line ends of Windows (CRLF), with which no shell runs it. Save it with line ends of "
+                "Unix (LF), for example by dos2unix, and upload it again."
+            ),
+            "bom": _(
+                "%(name)s begins with a byte order mark (BOM), in front of which no shell finds its first line. Save it "
+                "as UTF-8 without one, and upload it again."
+            ),
+        }
+        return [texts[oddity] % {"name": path} for path, oddity in self.odd_scripts]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -45,6 +64,7 @@ class Listing:
             "is_archive": self.is_archive,
             "is_cut": self.is_cut,
             "top_folder": self.top_folder,
+            "notes": self.notes,
         }
 
 
@@ -61,7 +81,8 @@ def list_bundle(path: Path, name: str, size_bytes: int, *, person: Hashable) -> 
         person: who asks. Of one person one archive is read at a time.
 
     Raises:
-        Refused: it says that it is an archive, and is damaged or cut off.
+        Refused: it says that it is an archive, and is damaged or cut off, or has a member that no pod unpacks
+            (`UNSAFE`).
     """
     deadline = time.monotonic() + TIMEOUT_S
     with _turns.taken(person) as is_ours:
@@ -73,10 +94,15 @@ def list_bundle(path: Path, name: str, size_bytes: int, *, person: Hashable) -> 
     if "broken" in answer:
         text = f"{name} cannot be read as an archive: {answer['broken']}. Create it again."
         raise Refused([FieldError("file", "invalid", text)])
+    if "refused" in answer:
+        text = f"{name} cannot be unpacked: {answer['refused']}. Create it again without that."
+        raise Refused([FieldError("file", UNSAFE, text)])
     if not answer["is_archive"]:
-        return Listing(((name, size_bytes),), 1, False, False, "")
+        odd = tuple((path, oddity) for path, oddity in answer.get("odd_scripts", ()))
+        return Listing(((name, size_bytes),), 1, False, False, "", odd)
     files = tuple((path, size) for path, size in answer.pop("files"))
-    return Listing(files, **answer)
+    odd = tuple((path, oddity) for path, oddity in answer.pop("odd_scripts"))
+    return Listing(files, odd_scripts=odd, **answer)
 
 
 def _read(path: Path, name: str, timeout_s: float) -> dict[str, Any] | None:

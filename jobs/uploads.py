@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobs import limits
+from jobs.bundle_listing import UNSAFE, list_bundle
 from jobs.kinds.registry import TAKE_CODE
 from jobs.models import Bundle, Workload, WorkloadQuerySet
 from jobs.rules.code_addresses import cannot_be_unpacked
@@ -26,6 +27,23 @@ from tenants.models import Tenant, User
 
 # No training names it: it was sent and not used, or its trainings are deleted.
 _UNNAMED_DAYS = 7
+
+
+def check(*, by: User, file: WaitingFile) -> list[str]:
+    """Refuses an archive with members that no pod unpacks, such as links; what else will fail, in sentences.
+
+    Raises:
+        Refused: it has one.
+    """
+    waiting = file.waiting
+    try:
+        found = list_bundle(waiting.path, file.name or "", waiting.size_bytes, person=by.pk)
+    except Refused as refusal:
+        # What is damaged is told where somebody sees the list; the pod says it besides.
+        if refusal.errors[0].code == UNSAFE:
+            raise
+        return []
+    return found.notes
 
 
 def add(

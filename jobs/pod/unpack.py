@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from jobs.pod.errors import PodError
 from jobs.pod.protocol import codes
@@ -32,6 +32,16 @@ MAX_HEADERS_BYTES = 8 * 1024**2
 XZ_MEMORY_BYTES = 96 * 1024**2  # `xz -9` needs 65 MiB
 PIECE_BYTES = 256 * 1024
 _APPLE_FOLDER = "__MACOSX"  # resource forks that macOS adds to zip files
+
+
+class DirectoryEntry(NamedTuple):
+    """One entry of a zip file's directory, as it is written there: `system` 3 is Unix, whose mode is in `attributes`."""
+
+    name: str
+    size_bytes: int
+    flags: int
+    system: int
+    attributes: int
 
 
 @dataclass(frozen=True)
@@ -120,32 +130,61 @@ def check_name(name: str, is_folder: bool) -> tuple[str, ...]:
     return parts
 
 
+class Tree:
+    """The files and folders of an archive, each once."""
+
+    def __init__(self) -> None:
+        self.folders: set[tuple[str, ...]] = {()}
+        self.files: set[tuple[str, ...]] = set()
+        self._member_count = 0
+
+    def add(self, member: Member) -> list[tuple[str, ...]]:
+        """Takes in one member; the folders that are new with it, from above.
+
+        Raises:
+            PodError: it is there already or lies below a file, or there are more than we unpack.
+        """
+        self._member_count += 1
+        if self._member_count > codes.MAX_MEMBERS:
+            raise _too_large(f"the archive has more than {codes.MAX_MEMBERS} members")
+        shown = repr("/".join(member.parts)[:120])
+        if member.parts in self.files or (not member.is_folder and member.parts in self.folders):
+            raise _unsafe(f"{shown} is in the archive twice")
+        inner = member.parts if member.is_folder else member.parts[:-1]
+        made = []
+        for depth in range(1, len(inner) + 1):
+            folder = inner[:depth]
+            if folder in self.files:
+                raise _unsafe(f"{shown} lies below a file")
+            if folder not in self.folders:
+                made.append(folder)
+                self.folders.add(folder)
+                if len(self.folders) > codes.MAX_MEMBERS:
+                    raise _too_large(f"the archive has more than {codes.MAX_MEMBERS} folders")
+        if not member.is_folder:
+            self.files.add(member.parts)
+        return made
+
+
 class _Writer:
     """Makes files and folders below one folder, each once, and counts."""
 
     def __init__(self, target: str) -> None:
         self._target = target
-        self._folders: set[tuple[str, ...]] = {()}
-        self._files: set[tuple[str, ...]] = set()
-        self._member_count = 0
+        self._tree = Tree()
         self._left_bytes = codes.MAX_UNPACKED_BYTES
 
     @property
     def file_count(self) -> int:
-        return len(self._files)
+        return len(self._tree.files)
 
     def add(self, member: Member, content: IO[bytes] | None, size: int) -> None:
         """Writes one member; `size` is what the archive promises and has to keep."""
-        self._member_count += 1
-        if self._member_count > codes.MAX_MEMBERS:
-            raise _too_large(f"the archive has more than {codes.MAX_MEMBERS} members")
-        shown = repr("/".join(member.parts)[:120])
-        if member.parts in self._files or (not member.is_folder and member.parts in self._folders):
-            raise _unsafe(f"{shown} is in the archive twice")
-        self._make_folder(member.parts if member.is_folder else member.parts[:-1], shown)
+        for folder in self._tree.add(member):
+            os.mkdir(os.path.join(self._target, *folder), 0o755)
         if member.is_folder or content is None:
             return
-        self._files.add(member.parts)
+        shown = repr("/".join(member.parts)[:120])
         path = os.path.join(self._target, *member.parts)
         mode = 0o755 if member.is_executable else 0o644
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
@@ -160,17 +199,6 @@ class _Writer:
                 if self._left_bytes < 0:
                     raise _too_many_bytes()
                 file.write(piece)
-
-    def _make_folder(self, parts: tuple[str, ...], shown: str) -> None:
-        for depth in range(1, len(parts) + 1):
-            folder = parts[:depth]
-            if folder in self._files:
-                raise _unsafe(f"{shown} lies below a file")
-            if folder not in self._folders:
-                os.mkdir(os.path.join(self._target, *folder), 0o755)
-                self._folders.add(folder)
-                if len(self._folders) > codes.MAX_MEMBERS:
-                    raise _too_large(f"the archive has more than {codes.MAX_MEMBERS} folders")
 
 
 def _unsafe(text: str) -> PodError:
@@ -209,7 +237,7 @@ def _unpack_zip(path: str, writer: _Writer) -> None:
             infos = archive.infolist()
             _check_ratio(sum(info.file_size for info in infos), os.path.getsize(path))
             for info in infos:
-                member = _zip_member(info)
+                member = zip_member(entry_of(info))
                 if member is None:
                     continue
                 if member.is_folder:
@@ -223,19 +251,38 @@ def _unpack_zip(path: str, writer: _Writer) -> None:
                         raise _unsafe(f"{info.filename[:120]!r} is longer than it says")
 
 
-def _zip_member(info: zipfile.ZipInfo) -> Member | None:
+def entry_of(info: zipfile.ZipInfo) -> DirectoryEntry:
+    """The same as `zipfile` read it."""
     # `filename` is cut at a NUL; the name as it was written tells the truth.
-    is_folder = info.orig_filename.endswith("/")
-    parts = check_name(info.orig_filename, is_folder)
+    return DirectoryEntry(
+        info.orig_filename,
+        info.file_size,
+        info.flag_bits,
+        info.create_system,
+        info.external_attr,
+    )
+
+
+def zip_member(entry: DirectoryEntry) -> Member | None:
+    """What an entry is; None: what macOS adds, which is left out. A backslash separates folders, too.
+
+    Zip files that Windows makes may have them (`Compress-Archive` of older versions, .NET before 4.6.1), though
+    APPNOTE.TXT, section 4.4.17.1, asks for slashes.
+
+    Raises:
+        PodError: no honest file is so.
+    """
+    name = entry.name.replace("\\", "/")
+    shown = repr(entry.name[:120])
+    is_folder = name.endswith("/")
+    parts = check_name(name, is_folder)
     if parts[:1] == (_APPLE_FOLDER,):
         return None
-    if info.flag_bits & 0x1:
-        raise _broken(
-            f"{info.filename[:120]!r} is encrypted; create the archive without a password"
-        )
-    mode = info.external_attr >> 16 if info.create_system == 3 else 0
+    if entry.flags & 0x1:
+        raise _broken(f"{shown} is encrypted; create the archive without a password")
+    mode = entry.attributes >> 16 if entry.system == 3 else 0
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise _unsafe(f"{info.filename[:120]!r} is a link or a device; only files are unpacked")
+        raise _unsafe(f"{shown} is a link or a device; only files are unpacked")
     return Member(parts, is_folder, bool(mode & 0o111) and not is_folder)
 
 
@@ -247,8 +294,8 @@ def _check_directory(file: IO[bytes]) -> None:
     file.seek(0)
 
 
-def read_directory(file: IO[bytes]) -> Iterator[tuple[str, int]]:
-    """Name and size in bytes of each entry of a zip file, as its directory says, one by one.
+def read_directory(file: IO[bytes]) -> Iterator[DirectoryEntry]:
+    """Each entry of a zip file, as its directory says, one by one.
 
     Raises:
         PodError: no zip file, or damaged.
@@ -282,8 +329,14 @@ def read_directory(file: IO[bytes]) -> Iterator[tuple[str, int]]:
         name, extra = file.read(name_bytes), file.read(extra_bytes)
         if len(name) < name_bytes:
             raise _broken("the directory of the zip file is damaged")
-        is_utf8 = struct.unpack("<H", header[8:10])[0] & 0x800
-        yield name.decode("utf-8" if is_utf8 else "cp437", "replace"), _zip_size(header, extra)
+        flags = struct.unpack("<H", header[8:10])[0]
+        yield DirectoryEntry(
+            name.decode("utf-8" if flags & 0x800 else "cp437", "replace"),
+            _zip_size(header, extra),
+            flags,
+            header[5],
+            struct.unpack("<L", header[38:42])[0],
+        )
         position += 46 + name_bytes + extra_bytes + comment_bytes
 
 
@@ -306,7 +359,7 @@ def _zip_size(header: bytes, extra: bytes) -> int:
 
 def _unpack_tar(path: str, writer: _Writer) -> None:
     for archive, info in read_tar(path):
-        member = _tar_member(info)
+        member = tar_member(info)
         if member is None:
             continue
         content = None if member.is_folder else archive.extractfile(info)
@@ -334,7 +387,7 @@ def read_tar(path: str) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
                 raise _broken("the archive ends too early")
 
 
-def _tar_member(info: tarfile.TarInfo) -> Member | None:
+def tar_member(info: tarfile.TarInfo) -> Member | None:
     parts = check_name(info.name, info.isdir())
     if parts[:1] == (_APPLE_FOLDER,):
         return None

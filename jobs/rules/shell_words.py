@@ -88,6 +88,7 @@ _QUOTES = dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\uff02", '"')
     "\u2018\u2019\u201a\u201b\u2032\uff07", "'"
 )
 _SPACES = re.compile(r"[\u00a0\u1680\u2000-\u200d\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]")
+_PYTHON = re.compile(r"python[\d.]*|ipython\d?|torchrun")
 _MOST_SHOWN = 4
 _LINE_CHARS = 300
 
@@ -115,7 +116,7 @@ def word_hints(words: Sequence[str]) -> list[str]:
         script = " ".join(_unquoted(word) for word in words)
         found.append(_for_a_shell(signs, script))
     found += [_windows(word) for word in words if _DRIVE.match(word)][:1]
-    return found + _typography(words)
+    return found + _notebook(words) + _typography(words)
 
 
 def typed_hints(text: str) -> list[str]:
@@ -144,7 +145,7 @@ def typed_hints(text: str) -> list[str]:
         found.append(_for_a_shell(signs, rest.strip()))
     if drive := re.search(r"[A-Za-z]:\\\S*", joined):
         found.append(_windows(drive[0]))
-    return found + _typography(words)
+    return found + _notebook(words) + _typography(words)
 
 
 def _script(words: Sequence[str]) -> str:
@@ -191,6 +192,17 @@ def _windows(path: str) -> str:
         f"{_cut(path, 80)} is a path of Windows, which no replica has. Code lies in /workspace, the current folder; "
         f"write: {_cut(name, 80)}"
     )
+
+
+def _notebook(words: Sequence[str]) -> list[str]:
+    """About a file of Jupyter's that python is to run, which is JSON."""
+    if not _PYTHON.fullmatch(words[0].rpartition("/")[2]):
+        return []
+    file = next((word for word in words[1:] if not word.startswith("-")), "")
+    if not file.endswith(".ipynb"):
+        return []
+    line = f"jupyter nbconvert --to notebook --execute {shlex.quote(file)}"
+    return [f"{_cut(file, 80)} is a notebook, which python does not run. Write: {_cut(line)}"]
 
 
 def _typography(words: Sequence[str]) -> list[str]:

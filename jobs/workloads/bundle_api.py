@@ -15,7 +15,7 @@ from jobs.models import Bundle
 from jobs.workloads import idempotency
 from jobs.workloads.idempotency import Keep
 from jobs.workloads.rest import RowsViewSet
-from jobs.workloads.serializers import BundleSerializer
+from jobs.workloads.serializers import BundleSerializer, UploadedSerializer
 from portal.errors import FieldError, Refused
 from portal.web.uploads import find_upload
 from tenants.models import Tenant
@@ -55,12 +55,14 @@ class BundleViewSet(mixins.ListModelMixin, RowsViewSet):
                 "properties": {"file": {"type": "string", "format": "binary"}},
             }
         },
-        responses={201: BundleSerializer},
+        responses={201: UploadedSerializer},
     )
     def create(self, request: Request) -> Response:
         file = find_upload(request)
         if file is None:
             raise Refused([FieldError("file", "required", "Send the code as `file`.")])
+
+        notes = uploads.check(by=self.user, file=file)
 
         def add(keep: Keep) -> Response:
             tenant, created = Tenant.objects.own_of(self.user), status.HTTP_201_CREATED
@@ -70,10 +72,10 @@ class BundleViewSet(mixins.ListModelMixin, RowsViewSet):
                 file=file,
                 then=lambda bundle: keep(created, bundle.pk),
             )
-            return Response(BundleSerializer(bundle).data, status=created)
+            return Response({**BundleSerializer(bundle).data, "notes": notes}, status=created)
 
         def show(pk: UUID) -> object:
-            return BundleSerializer(self._find(pk)).data
+            return {**BundleSerializer(self._find(pk)).data, "notes": notes}
 
         asked = [file.name, file.waiting.sha256]
         return idempotency.answered(request, self.user, asked, add, show)

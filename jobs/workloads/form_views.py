@@ -18,7 +18,7 @@ from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.tensorboard import TensorBoardForm, body_of
 from jobs.kinds.training.again import unfinished_indexes
-from jobs.models import Template, Workload
+from jobs.models import Bundle, Template, Workload
 from jobs.workloads import actions, dry_run, templates
 from jobs.workloads.fit import fit
 from jobs.workloads.preview import preview_documents
@@ -29,7 +29,7 @@ from portal.cluster.manifests import to_yaml
 from portal.errors import Refused
 from portal.web.refusals import DISK_FULL
 from portal.web.request import PageRequest, signed_in
-from portal.web.uploads import find_upload
+from portal.web.uploads import WaitingFile, find_upload
 from tenants.models import Tenant
 
 _MOST_TEMPLATES = 200  # to start from
@@ -120,6 +120,11 @@ def _save_template(request: PageRequest, form: WorkloadForm, spec: WorkloadSpec)
     return templates.save(by=request.user, replaced=replaced, name=name, team=team, body=body)
 
 
+def _checked_upload(request: PageRequest, tenant: Tenant, file: WaitingFile) -> Bundle:
+    uploads.check(by=request.user, file=file)
+    return uploads.add(by=request.user, tenant=tenant, file=file)
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def workload_new(request: PageRequest, kind: str) -> HttpResponseBase:
@@ -135,7 +140,7 @@ def workload_new(request: PageRequest, kind: str) -> HttpResponseBase:
     # Without JavaScript a file comes with the form instead of before it.
     file = find_upload(request) if form.wants_file else None
     if file is not None:
-        form.attach(lambda: uploads.add(by=by, tenant=tenant, file=file))
+        form.attach(lambda: _checked_upload(request, tenant, file))
     if view := request.POST.get("view", ""):
         early = form.read_early(check) if view != form.view else None
         shown = form.turned(early, check) if early else form

@@ -103,6 +103,15 @@ class AskedSerializer(serializers.Serializer[Any]):
     )
 
 
+class UploadedSerializer(BundleSerializer):
+    notes = serializers.ListField(
+        child=serializers.CharField(), help_text="what of it will probably fail, in sentences"
+    )
+
+    class Meta(BundleSerializer.Meta):
+        fields = (*BundleSerializer.Meta.fields, "notes")  # type: ignore[assignment]
+
+
 _ENDED = sorted(state.value for state in FINAL_STATES)
 
 

@@ -28,13 +28,23 @@ function rememberListing(id, listing) {
   }
 }
 
-/** The script that an upload most likely wants to be run, or "". */
-function likelyScript(listing) {
+/** A word of a command line, quoted where it must be. */
+function quoted(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
+}
+
+/** The command that an upload most likely wants to be run, or "". */
+function likelyCommand(listing) {
   const names = listing.files
     .map(({ path }) => (listing.top_folder ? path.slice(listing.top_folder.length + 1) : path))
-    .filter((path) => path.endsWith(".py") && !path.includes("/"));
-  const known = ["train.py", "main.py", "run.py"].find((name) => names.includes(name));
-  return known ?? (names.length === 1 ? names[0] : "");
+    .filter((path) => !path.includes("/"));
+  const scripts = names.filter((name) => name.endsWith(".py"));
+  const known = ["train.py", "main.py", "run.py"].find((name) => scripts.includes(name));
+  const script = known ?? (scripts.length === 1 ? scripts[0] : "");
+  if (script) return `python ${quoted(script)}`;
+  const notebooks = names.filter((name) => name.endsWith(".ipynb"));
+  const isOne = !scripts.length && notebooks.length === 1;
+  return isOne ? `jupyter nbconvert --to notebook --execute ${quoted(notebooks[0])}` : "";
 }
 
 /** A training without a name is called like its file, in the letters that names may have. */
@@ -225,13 +235,14 @@ export class UploadZone {
     const hint = this.#find("[data-upload-hint]");
     hint.replaceChildren();
     if (listing?.top_folder) hint.append(say("top_folder", { folder: listing.top_folder }), " ");
-    const script = listing ? likelyScript(listing) : "";
+    for (const note of listing?.notes ?? []) hint.append(note, " ");
+    const likely = listing ? likelyCommand(listing) : "";
     const command = document.getElementById("command");
-    if (script && !command.value.trim()) {
+    if (likely && !command.value.trim()) {
       const button = document.createElement("button");
       button.type = "button";
       button.className = "chip mono";
-      button.textContent = `python ${script}`;
+      button.textContent = likely;
       button.addEventListener("click", () => {
         command.value = button.textContent;
         command.dispatchEvent(new Event("input", { bubbles: true }));

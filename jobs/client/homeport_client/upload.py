@@ -88,6 +88,8 @@ class Code:
         if not isinstance(sent, dict) or sent.get("sha256") != self.sha256 or not sent.get("id"):
             raise ClientError("The code did not arrive as it was sent.", "Submit again.")
         self._session.terminal.tell(f"Sent {size_text(self.size_bytes)}.", "dim")
+        for note in sent.get("notes") or ():  # portals from before 0.2.0 have none
+            self._session.terminal.tell(one_line(note), "yellow")
         return str(sent["id"])
 
 

@@ -120,6 +120,14 @@ def test_what_macos_adds_to_zips_is_left_out(box: Path) -> None:
     assert files(box) == {"a.py": b"1"}
 
 
+def test_a_zip_of_windows_has_folders(box: Path) -> None:
+    data = zip_of(
+        ("train.py", b"1"), ("src\\", b""), ("src\\model.py", b"2"), ("src/a\\b.py", b"3")
+    )
+    assert run(box, data, "zip") == 3
+    assert files(box) == {"train.py": b"1", "src/model.py": b"2", "src/a/b.py": b"3"}
+
+
 UNSAFE_NAMES = {
     "absolute": ("/tmp/x",),
     "parent": ("../sentinel",),

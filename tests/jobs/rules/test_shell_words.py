@@ -174,6 +174,7 @@ WORDS: dict[tuple[str, ...], str] = {
     ("python t.py --lr 1",): "one by one: python t.py --lr 1",
     ("python", "t.py", "--lr", "$LR"): "sh -c 'python t.py --lr $LR'",
     ("python", "t.py", "a b", "2>&1"): "sh -c ",
+    ("python", "-u", "a b.ipynb"): "jupyter nbconvert --to notebook --execute 'a b.ipynb'",
     ("python", "C:\\x\\t.py"): "path of Windows",
     ("CUDA_VISIBLE_DEVICES=0", "python", "t.py"): "env CUDA_VISIBLE_DEVICES=0 python t.py",
     ("export", "A=1;", "python", "t.py"): "sh -c 'export A=1; python t.py'",

@@ -38,7 +38,8 @@ def test_the_same_request_is_answered_as_the_first(client: Client) -> None:
     assert again.json() == first.json()
     assert REPLAYED not in first.headers
     assert again.headers[REPLAYED] == "true"
-    assert first.headers["Homeport-Features"] == "idempotency-key, dry-run"  # clients rely on it
+    # Clients rely on it.
+    assert first.headers["Homeport-Features"] == "idempotency-key, dry-run, document"
     assert Workload.objects.count() == 1
     post(client, "k2")
     assert Workload.objects.count() == 2, "another key is another request"
