@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext_lazy
 
 from jobs.models import Node, Replica, Workload
+from jobs.rules.requests import indexes_of
 from jobs.rules.states import Desired, WorkloadState
 from jobs.usage import minutes as by_minute
 from jobs.usage import plot
@@ -291,7 +292,7 @@ class Utilisation:
             if role in by_role
             for line in plot.lines_of(
                 role,
-                each["count"],
+                len(indexes_of(each)),
                 asked_of(workload, role),
                 by_role[role],
                 [(at, used) for _row, at, used in minutes_of(hours.filter(role=role)[:shown])],

@@ -16,7 +16,7 @@ from jobs.kinds.notebook import running_notebook
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
 from jobs.kinds.training.again import unfinished_indexes
-from jobs.kinds.training.answers import conditions_of, replica_statuses
+from jobs.kinds.training.answers import conditions_of, replica_statuses, replica_words
 from jobs.kinds.training.export import Form, find_problem, forms_of
 from jobs.kinds.training.inputs import changed_options
 from jobs.kinds.training.manifests import DATA_DIR, log_dir
@@ -25,7 +25,7 @@ from jobs.kinds.training.suspended import suspended_seconds
 from jobs.models import Artifact, Attempt, Bundle, Replica, Workload
 from jobs.rules.conditions import JobCondition
 from jobs.rules.queue.state import HIGH
-from jobs.rules.requests import tensorflow_version
+from jobs.rules.requests import indexes_of, tensorflow_version
 from jobs.rules.states import HOLDING_STATES, IDLE_STATES, Desired, ReplicaState, WorkloadState
 from jobs.rules.topologies import ROLES, get_topology
 from jobs.workloads import timeline
@@ -210,9 +210,13 @@ class TrainingPage(WorkloadPage):
         """By a role's title."""
         known = None if self.is_array else self.replicas  # of an array only some are read
         return {
-            _(ROLES[role].title_of(self.workload.asked[role]["count"])): counts
+            _(ROLES[role].title_of(len(indexes_of(self.workload.asked[role])))): counts
             for role, counts in replica_statuses(self.workload, known).items()
         }
+
+    def words_of(self, replica: Replica) -> str:
+        """Why it is as it is, or what becomes of it."""
+        return replica_words(self.workload, replica)
 
     @cached_property
     def artifacts(self) -> list[ArtifactRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .sanitize import one_line
@@ -61,10 +62,21 @@ def resources_of(job: Json) -> dict[str, Json]:
     return {str(role): row for role, row in part(job, "resources").items() if isinstance(row, dict)}
 
 
+def indexes_of(job: Json, role: str) -> Sequence[int]:
+    """Of the replicas of a role that run: of an array that ran again for some, of these alone."""
+    amounts = resources_of(job)[role]
+    count = min(int(amounts.get("count") or 1), MAX_REPLICAS)
+    chosen = job.get("indexes")
+    if role != "worker" or not isinstance(chosen, str) or not chosen:
+        return range(count)
+    found: set[int] = set()
+    for each in chosen.split(","):
+        first, _, last = each.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            found.update(range(int(first), min(int(last or first), count - 1) + 1))
+    return sorted(found)
+
+
 def replica_names(job: Json) -> list[str]:
     """`worker-0` and so on, in the order of the roles."""
-    return [
-        f"{role}-{index}"
-        for role, amounts in resources_of(job).items()
-        for index in range(min(int(amounts.get("count") or 1), MAX_REPLICAS))
-    ]
+    return [f"{role}-{index}" for role in resources_of(job) for index in indexes_of(job, role)]

@@ -12,6 +12,7 @@ from .answers import (
     FINAL,
     STATES,
     Json,
+    indexes_of,
     named,
     parts,
     reason_of,
@@ -37,16 +38,16 @@ from .session import CliSession
 
 def _replicas(job: Json) -> str:
     """`1`, or `2 worker + 1 ps`."""
-    asked = resources_of(job)
-    if set(asked) == {"worker"}:
-        return str(asked["worker"].get("count", ""))
-    return " + ".join(f"{amounts.get('count', '')} {role}" for role, amounts in asked.items())
+    counts = {role: len(indexes_of(job, role)) for role in resources_of(job)}
+    if set(counts) == {"worker"}:
+        return str(counts["worker"])
+    return " + ".join(f"{count} {role}" for role, count in counts.items())
 
 
 def _gpu_count(job: Json) -> int | str:
     """GPUs of all replicas together."""
-    asked = resources_of(job).values()
-    return sum(int(row.get("count") or 0) * int(row.get("gpu") or 0) for row in asked) or ""
+    asked = resources_of(job).items()
+    return sum(len(indexes_of(job, role)) * int(row.get("gpu") or 0) for role, row in asked) or ""
 
 
 def _allocated(job: Json) -> int | str:

@@ -1,10 +1,13 @@
 """How a training looks in REST; what was asked for is written by `TrainingSerializer`."""
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 from django.db.models import Count
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -29,8 +32,10 @@ from jobs.kinds.training.suspended import suspended_seconds
 from jobs.models import Attempt, Replica, Workload
 from jobs.rules import conditions
 from jobs.rules.restarts import Cause
-from jobs.rules.states import ReplicaState
+from jobs.rules.states import ReplicaState, WorkloadState
+from jobs.rules.topologies import Role, get_topology
 from portal.web.fields import Integer, Quantity, TrueOrFalse
+from portal.web.format import duration_text
 from portal.web.forms import AnyField
 
 
@@ -183,6 +188,7 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
         tenant, reader = instance.tenant, self.context["request"].user
         spec = private.shown_spec(spec_of(instance, TrainingSpec), tenant, reader)
         known = self.context.get("suspended_s") or suspended_seconds([instance])
+        replicas = self.fields["replicas"].to_representation(instance.shown_replicas)
         _name, *request = self._request.to_representation(spec).items()
         # What a body calls replicas is the pods' own here.
         asked = {"resources" if name == "replicas" else name: part for name, part in request}
@@ -198,7 +204,10 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
             "started_at": stamp(instance.started_at),
             "finished_at": stamp(instance.finished_at),
             "suspended_s": known[instance.pk],
-            "replicas": self.fields["replicas"].to_representation(instance.shown_replicas),
+            "replicas": [
+                shown | {"reason": replica_words(instance, row)}
+                for row, shown in zip(instance.shown_replicas, replicas, strict=True)
+            ],
             **asked,
             "source_commit": instance.source_commit or None,
             "revision": instance.revision,
@@ -261,6 +270,42 @@ def replica_statuses(
         if role in found and state in _COUNTED:
             found[role][_COUNTED[ReplicaState(state)]] += n
     return found
+
+
+_SIGTERM_CODE = 128 + 15  # of a program that SIGTERM ended
+
+
+def replica_words(training: Workload, replica: Replica) -> str:
+    """Why a replica is as it is; of one that outlives the outcome, what becomes of it."""
+    if replica.reason_text:
+        return str(replica.reason_text)
+    if replica.state == ReplicaState.STOPPED and replica.exit_code == _SIGTERM_CODE:
+        return _("Ended by SIGTERM, as intended.")
+    is_going = replica.state in {ReplicaState.RUNNING, ReplicaState.STARTING}
+    if not (training.is_final and is_going and replica.attempt == training.attempt):
+        return ""
+    known = get_topology(training.spec.get("topology", ""))
+    deciding = known.deciding(training.replicas)
+    why = _("the %(replicas)s have ended") % {"replicas": _(deciding.many)}
+    if replica.role == deciding.name:
+        why = _("the outcome is known")
+    roles = {role.name: role for role in known.present(training.replicas)}
+    until = _leaves_at(training, roles[replica.role]) if replica.role in roles else None
+    left_s = 0 if until is None else (until - now()).total_seconds()
+    if left_s < 1:
+        return _("Is being stopped (%(why)s).") % {"why": why}
+    return _("Stops in %(wait)s (%(why)s).") % {"wait": duration_text(left_s), "why": why}
+
+
+def _leaves_at(training: Workload, role: Role) -> datetime | None:
+    """When a replica of this role is asked to end after the outcome, as `recycling` does it; None: it has been."""
+    policy = training.spec.get("run_policy", {})
+    is_kept = policy.get("clean_policy") == "none" and training.state != WorkloadState.STOPPED
+    if is_kept and training.finished_at is not None:
+        return training.finished_at + timedelta(seconds=policy.get("ttl_s", 0))
+    if training.state != WorkloadState.SUCCEEDED or training.deciders_ended_at is None:
+        return None
+    return training.deciders_ended_at + timedelta(seconds=role.outlives_s)
 
 
 class OneJobSerializer(PlacedSerializer, JobSerializer):

@@ -6,14 +6,16 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobs.kinds.pages import KindPages
+from jobs.rules.requests import indexes_of
 from jobs.rules.states import HOLDING_STATES, WorkloadState
 from jobs.rules.topologies import ROLES, in_role_order
 
 
 def shape_text(job: Any) -> str:
-    """`2 workers, 1 parameter server`; `single` where one replica is all."""
-    counts = {role: asked["count"] for role, asked in in_role_order(job.replicas).items()}
-    if sum(counts.values()) == 1:
+    """`2 workers, 1 parameter server`, of those that run; `single` where one replica is all."""
+    asked = in_role_order(job.replicas)
+    counts = {role: len(indexes_of(each)) for role, each in asked.items()}
+    if sum(each["count"] for each in asked.values()) == 1:
         return _("single")
     return ", ".join(_counted(role, count) for role, count in counts.items())
 

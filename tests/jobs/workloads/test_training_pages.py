@@ -3,15 +3,18 @@
 import io
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils.timezone import now
 
+from homeport_client import answers, trainings
 from jobs.kinds.manifests import Grant
 from jobs.kinds.training.kind import TRAINING
 from jobs.models import Artifact, Attempt, Replica, UserSecret, Workload, WorkloadEvent
 from jobs.rules.states import WorkloadState
+from jobs.rules.topologies import TOPOLOGIES
 from jobs.workloads.idempotency import HEADER, REPLAYED
 from tenants.models import Tenant
 from tests.browsing import HTMX, body_of, read
@@ -19,6 +22,10 @@ from tests.factories import make_job, make_service, make_tenant, role_request
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
+
+
+def _all_roles(topology: str) -> list[str]:
+    return [role.name for role in TOPOLOGIES[topology].roles]
 
 
 # --- the list ---
@@ -259,7 +266,76 @@ def test_a_large_array_shows_what_one_looks_for_and_runs_what_failed_again(
         5,
         200,
     )
-    assert Workload.objects.get(pk=told["id"]).replicas["worker"]["at_once"] == 4
+    made = Workload.objects.get(pk=told["id"])
+    assert made.replicas["worker"]["at_once"] == 4
+    for index in (3, 199):
+        Replica.objects.create(workload=made, role="worker", index=index, state="running")
+    for path in ("/trainings/?q=&state=queued", f"/trainings/{made.pk}/"):
+        page = read(client, path)
+        assert "4 workers" in page.text, path
+        assert "200 workers" not in page.text, path
+    rows = client.get("/api/v1/jobs/", {"id": told["id"]}).json()["results"]
+    assert trainings._replicas(rows[0]) == "4"
+    assert answers.replica_names(rows[0]) == ["worker-3", "worker-17", "worker-18", "worker-199"]
+
+
+def test_one_of_four_that_runs_again_is_one_worker(alice: Tenant, client: Client) -> None:
+    asked = {"worker": {**role_request(), "count": 4, "at_once": 1, "indexes": "2"}}
+    job = make_job(alice, topology="array", replicas=asked, indexes="2", state="failed")
+    row = {"role": "worker", "index": 2, "state": "failed", "exit_code": 1}
+    Replica.objects.create(workload=job, **row)
+    assert "1 worker" in read(client, f"/trainings/{job.pk}/").one("div", class_="job-meta").text
+    assert (
+        "4 workers"
+        not in read(client, f"/trainings/{job.pk}/").one("section", id="job-header").text
+    )
+
+
+SERVED = [
+    (name, role.name)
+    for name, topology in TOPOLOGIES.items()
+    for role in topology.roles
+    if not topology.is_array and role.name != topology.deciding(_all_roles(name)).name
+]
+
+
+@pytest.mark.parametrize(("topology", "role"), SERVED)
+@pytest.mark.parametrize(
+    ("state", "ended_ago_s", "run_policy", "words"),
+    [
+        ("succeeded", 6, {}, r"Stops in \d[^(]* \(the [a-z ]+ have ended\)\."),
+        ("succeeded", 601, {}, r"Is being stopped \(the [a-z ]+ have ended\)\."),
+        ("failed", 6, {}, r"Is being stopped \(the [a-z ]+ have ended\)\."),
+        ("succeeded", 601, {"clean_policy": "none", "ttl_s": 7200}, r"Stops in 1 h 4\d min \("),
+        ("running", 6, {}, ""),
+    ],
+)
+def test_what_outlives_the_outcome_says_until_when(
+    alice: Tenant,
+    client: Client,
+    topology: str,
+    role: str,
+    state: str,
+    ended_ago_s: int,
+    run_policy: dict[str, Any],
+    words: str,
+) -> None:
+    at = now() - timedelta(seconds=ended_ago_s)
+    replicas = {name: role_request() for name in _all_roles(topology)}
+    job = make_job(
+        alice, topology=topology, replicas=replicas, state=state, finished_at=at,
+        deciders_ended_at=at, **run_policy,
+    )  # fmt: skip
+    row = Replica.objects.create(workload=job, role=role, index=0, state="running", started_at=at)
+    (shown,) = client.get(f"/api/v1/jobs/{job.pk}/").json()["replicas"]
+    if (topology, role, state, ended_ago_s) == ("mpi", "worker", "succeeded", 6):
+        words = r"Is being stopped \(the launchers have ended\)\."  # they go at once
+    assert re.match(words + ("" if words else r"\Z"), shown["reason"])
+    page = read(client, f"/trainings/{job.pk}/").one("td", class_="cell-wide replica-why")
+    assert re.match(words + ("" if words else r"\Z"), page.text.strip())
+    Replica.objects.filter(pk=row.pk).update(state="stopped", exit_code=143, finished_at=at)
+    (shown,) = client.get(f"/api/v1/jobs/{job.pk}/").json()["replicas"]
+    assert shown["reason"] == "Ended by SIGTERM, as intended."
 
 
 def test_a_queued_training_shows_its_way_and_that_it_waits(alice: Tenant, client: Client) -> None:
