@@ -19,7 +19,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 
 from jobs.engine import store
-from jobs.engine.events import EventLog, base_name
+from jobs.engine.events import EventLog
 from jobs.engine.executor import Executor, StepBatch, StepResult
 from jobs.engine.rows import Change, ChangedRow, EventRow, Intent
 from jobs.kinds.observe import CallResults, PodReader
@@ -210,7 +210,7 @@ class Controller:
             root: ObjectRef | None = None
             try:
                 root, decided = self._plan(pk, loaded, now, just_deleted[row.id])
-                news = self._events.news(self._cache, row.id, row.namespace, base_name(row))
+                news = self._events.news(self._cache, row)
                 events = (*news, *self._failed_step(pk, now))
             except Exception as error:  # the named fence: one poisoned row stops no other
                 log.exception("%s %s cannot be planned", row.kind, pk, extra={"job": row.id})

@@ -11,6 +11,7 @@ from portal.cluster.cache import ClusterCache
 from portal.cluster.objects import KubeEvent
 
 MESSAGE_MAX = 1000
+_STARTING_PROBES = ("Startup probe", "Readiness probe")
 
 
 class EventLog:
@@ -20,20 +21,15 @@ class EventLog:
         # workload's id -> event uid -> how often it had happened when it was written
         self._written: dict[str, dict[str, int]] = {}
 
-    def news(self, cache: ClusterCache, owner: str, namespace: str, base: str) -> list[EventRow]:
-        """Events about the objects of a row that are new or have happened again.
-
-        Args:
-            owner: id of the row.
-            base: with which the names of all its objects begin.
-        """
-        known = self._written.get(owner, {})
+    def news(self, cache: ClusterCache, row: WorkloadRow) -> list[EventRow]:
+        """Events about the objects of a row that are new or have happened again."""
+        known, base = self._written.get(row.id, {}), base_name(row)
         found = [
             event
-            for event in cache.events.in_namespace(namespace).values()
+            for event in cache.events.in_namespace(row.namespace).values()
             if is_about(event, base) and known.get(event.metadata.uid) != event.total
         ]
-        return [row_of(event) for event in sorted(found, key=_at)]
+        return [row_of(event, row.started_at) for event in sorted(found, key=_at)]
 
     def wrote(self, workload_id: UUID, rows: Iterable[EventRow]) -> None:
         """Call after the rows were committed."""
@@ -59,8 +55,12 @@ def is_about(event: KubeEvent, base: str) -> bool:
     return name == base or name.startswith(f"{base}-")
 
 
-def row_of(event: KubeEvent) -> EventRow:
-    """As it is kept; text from outside is clipped to one printable line."""
+def row_of(event: KubeEvent, answers_since: datetime | None = None) -> EventRow:
+    """As it is kept; text from outside is clipped to one printable line.
+
+    Args:
+        answers_since: when all of the workload ran, or answered, for the first time; None: it has not yet.
+    """
     about = event.involved_object
     return EventRow(
         uid=event.metadata.uid,
@@ -69,9 +69,15 @@ def row_of(event: KubeEvent) -> EventRow:
         subject=f"{about.kind.lower()}/{about.name}",
         reason=clip(event.reason, 64),
         message=clip(event.message, MESSAGE_MAX),
-        is_warning=event.type == "Warning",
+        is_warning=event.type == "Warning" and not _is_start_up(event, answers_since),
         count=event.total,
     )
+
+
+def _is_start_up(event: KubeEvent, answers_since: datetime | None) -> bool:
+    """A probe that is refused while a program starts: that is how probes find out when it has."""
+    is_probe = event.reason == "Unhealthy" and event.message.startswith(_STARTING_PROBES)
+    return is_probe and (answers_since is None or event.at is None or event.at <= answers_since)
 
 
 def _at(event: KubeEvent) -> tuple[float, str]:

@@ -73,7 +73,7 @@ class InteractivePage(WorkloadPage):
             .order_by("-started_at")
             .values_list("steps", flat=True)
         )
-        return usual_seconds(earlier[:MAX_EARLIER_STARTS])
+        return usual_seconds(earlier[:MAX_EARLIER_STARTS], self.workload.steps)
 
     @property
     def address(self) -> str:

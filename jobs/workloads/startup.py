@@ -33,6 +33,8 @@ _DOING = {
     "scheduled": _("Choosing a node"),
     "volumes": _("Attaching the volumes"),
     "image": _("Pulling the image"),
+    # Until the node has said anything of it: mostly the image is there.
+    "image_unknown": _("Preparing the container"),
     "started": _("Starting the program"),
     "ready": _("Waiting until it responds"),
 }
@@ -66,12 +68,26 @@ class StartStep:
 
     @property
     def title(self) -> Any:
+        if self.state == "now" and self._pulls_nothing:
+            return _DOING["image_unknown"]
         return _DOING[self.key] if self.state in {"now", "failed"} else _TITLES[self.key]
+
+    @property
+    def _pulls_nothing(self) -> bool:
+        """It is the image's, and the node has it, or has said nothing yet."""
+        return self.key == "image" and (not self.detail or _is_there(self.detail))
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether earlier starts tell how long: not of a wait in the queue."""
+        return self.key not in {"requested", "admitted"}
 
     @property
     def patience(self) -> Any:
         """Empty for a step that is not going on."""
-        return _PATIENCE[self.key] if self.state == "now" else ""
+        if self.state != "now":
+            return ""
+        return _PATIENCE["started" if self._pulls_nothing else self.key]
 
     @property
     def patience_at(self) -> datetime | None:
@@ -122,10 +138,32 @@ def step_seconds(steps: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     return seconds
 
 
-def usual_seconds(starts: Iterable[list[Mapping[str, Any]]]) -> dict[str, float]:
-    """The median of each step over several starts."""
+def usual_seconds(
+    starts: Iterable[list[Mapping[str, Any]]], latest: Iterable[Mapping[str, Any]]
+) -> dict[str, float]:
+    """The median of each step over several starts; of the image, of those that pulled it.
+
+    Args:
+        latest: the steps of the start that it is for. Unless it pulls the image, nothing is told of that.
+    """
     gathered: dict[str, list[float]] = {}
+    pulls = _image_word(latest) not in {"", _THERE}
     for steps in starts:
         for key, seconds in step_seconds(steps).items():
-            gathered.setdefault(key, []).append(seconds)
+            if key != "image" or (pulls and _image_word(steps) != _THERE):
+                gathered.setdefault(key, []).append(seconds)
     return {key: median(values) for key, values in gathered.items()}
+
+
+_THERE = "there"
+
+
+def _image_word(steps: Iterable[Mapping[str, Any]]) -> str:
+    """What a start's step of the image says; `_THERE`: it was on the node already; empty: nothing."""
+    detail = next((str(row.get("detail") or "") for row in steps if row.get("key") == "image"), "")
+    return _THERE if _is_there(detail) else detail
+
+
+def _is_there(detail: str) -> bool:
+    """By the kubelet's word: pkg/kubelet/images/image_manager.go."""
+    return detail.endswith("already present on machine")

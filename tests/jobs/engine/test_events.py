@@ -1,6 +1,7 @@
 """Which events of the cluster are a workload's, and how they are kept."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -43,6 +44,29 @@ def test_text_of_events_becomes_one_printable_line() -> None:
     row = events.row_of(event("p", type="Warning", count=4))
     assert (row.subject, row.message) == ("pod/p", "line one line [31mtwo")
     assert (row.is_warning, row.count) == (True, 4)
+
+
+REFUSED = 'Readiness probe failed: Get "http://10.0.0.1:8888/": connect: connection refused'
+STOPPED = "Liveness probe failed: HTTP probe failed with statuscode: 500"
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "answers_since", "is_warning"),
+    [
+        ("Unhealthy", REFUSED, None, False),
+        ("Unhealthy", REFUSED.replace("Readiness", "Startup"), None, False),
+        ("Unhealthy", REFUSED, NOON + timedelta(seconds=3), False),
+        ("Unhealthy", REFUSED, NOON - timedelta(seconds=3), True),
+        ("Unhealthy", STOPPED, None, True),
+        ("Failed", REFUSED, None, True),
+    ],
+)
+def test_a_probe_that_is_refused_before_the_first_answer_is_no_warning(
+    reason: str, message: str, answers_since: datetime | None, is_warning: bool
+) -> None:
+    seen = event("p", type="Warning", reason=reason, message=message, count=15)
+    assert events.row_of(seen, answers_since).is_warning == is_warning
 
 
 @pytest.mark.django_db

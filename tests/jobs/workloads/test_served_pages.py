@@ -1,5 +1,6 @@
 """Pages of notebooks and TensorBoards: the lists, one of them, its start-up, what it shows."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -111,16 +112,54 @@ def test_patience_is_asked_for_after_a_minute_only(alice: Tenant, client: Client
     assert "Checking quota" in page.one("li", aria_current="step").text
 
 
-def test_how_long_a_step_usually_takes_comes_from_earlier_starts(
-    alice: Tenant, client: Client
+THERE = 'Container image "x" already present on machine'
+PULLING, PULLED = 'Pulling image "x"', 'Successfully pulled image "x" in 48s'
+
+
+def start(*seconds: int, image: str = "", now_at: str = "") -> list[dict[str, str | None]]:
+    """Steps that took so long each, and the current one; `image` is what is told of it."""
+    at, rows = now() - timedelta(minutes=5), []
+    for key, took_s in zip(KEYS, seconds, strict=False):
+        at += timedelta(seconds=took_s)
+        rows.append({"key": key, "state": "done", "at": at.isoformat(), "detail": ""})
+    if now_at:
+        rows.append({"key": now_at, "state": "now", "at": None, "detail": ""})
+    for row in rows:
+        if row["key"] == "image":
+            row["detail"] = image
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("steps_now", "title", "said"),
+    [
+        (start(0, 1, 1, 1, image=PULLING, now_at="image"), "Pulling the image", ["48 s", "33 s"]),
+        (start(0, 1, 1, 1, now_at="image"), "Preparing the container", ["33 s"]),
+        (start(0, 1, 1, 1, image=THERE, now_at="image"), "Preparing the container", ["33 s"]),
+        (
+            start(0, 1, 1, 1, 1, 1, image=THERE, now_at="ready"),
+            "Waiting until it responds",
+            ["33 s"],
+        ),
+        (start(0, now_at="admitted"), "Checking quota and free capacity", ["33 s"]),
+    ],
+)
+def test_how_long_a_step_usually_takes_comes_from_starts_alike(
+    alice: Tenant,
+    client: Client,
+    steps_now: list[dict[str, str | None]],
+    title: str,
+    said: list[str],
 ) -> None:
-    running(alice, steps=steps(*["done"] * 7))
-    make_service(make_tenant("mallory"), started_at=now(), steps=steps(*["done"] * 7))
-    waiting = steps("done", "done", "done", "done", "now")
-    service = make_service(alice, state="starting", observed_generation=1, steps=waiting)
-    assert "usually 2 s" in read(client, f"/notebooks/{service.pk}/").text
+    running(alice, steps=start(0, 40, 1, 1, 48, 2, 33, image=PULLED))
+    running(alice, steps=start(0, 40, 1, 1, 0, 2, 33, image=THERE))
+    make_service(make_tenant("mallory"), started_at=now(), steps=start(*[70] * 7, image=PULLED))
+    service = make_service(alice, state="starting", observed_generation=1, steps=steps_now)
+    page = read(client, f"/notebooks/{service.pk}/")
+    assert title in page.one("li", aria_current="step").text
+    assert re.findall(r"usually (\d+ s)", page.text) == said
     other = make_service(
-        alice, state="starting", observed_generation=1, image="other:1", steps=waiting
+        alice, state="starting", observed_generation=1, image="other:1", steps=steps_now
     )
     assert "usually" not in read(client, f"/notebooks/{other.pk}/").text
 
