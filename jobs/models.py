@@ -341,6 +341,10 @@ class ReplicaArchive(models.Model):
     exit_reason = models.TextField(blank=True, default="")
     skipped_bytes = models.BigIntegerField(default=0)
     completed_at = models.DateTimeField(null=True)
+    # How often that pod's container had started again when it reported its end, as far as had been seen.
+    restarts = models.IntegerField(default=0, db_default=0)
+    # What lies before it is of containers that have ended: the pod has only what its newest one printed.
+    run_start_byte = models.BigIntegerField(default=0, db_default=0)
     # The newest checkpoint that the pod saw at its end; empty: none, or not told.
     checkpoint = models.CharField(max_length=200, blank=True, default="", db_default="")
     checkpoint_at = models.DateTimeField(null=True)

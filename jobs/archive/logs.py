@@ -6,7 +6,7 @@ segments, or between the last one and the end, is shown as one line of ours. Eve
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from django.utils.translation import ngettext
@@ -80,13 +80,23 @@ class Piece:
 
 @dataclass(frozen=True)
 class Log:
-    """The archived log of one replica in one attempt, as far as it has come."""
+    """The archived log of one replica in one attempt, as far as it has come.
+
+    Attributes:
+        is_complete: a container has reported its end, and nothing has come since.
+        skipped_bytes: as it reported, over the whole log.
+        pod_uid, restarts: of the container that reported last (`jobs/rules/archives.py`).
+        run_start_byte: what lies before is of containers that have ended.
+    """
 
     attempt: int
     segments: tuple[LogSegment, ...]
     is_complete: bool
-    skipped_bytes: int  # as the pod reported, over the whole log
+    skipped_bytes: int
     was_volume_full: bool
+    pod_uid: str = ""
+    restarts: int = 0
+    run_start_byte: int = 0
 
     @property
     def end_byte(self) -> int:
@@ -101,6 +111,12 @@ class Log:
         if not self.is_complete or missing <= 0:
             return None
         return Piece(self.end_byte, b"", missing, is_of_full_volume=self.was_volume_full)
+
+    def until(self, byte: int) -> "Log":
+        """What lies before a byte at which a segment begins, as a log of its own."""
+        segments = tuple(row for row in self.segments if row.start_byte < byte)
+        skipped_bytes = byte - sum(row.size_bytes for row in segments)
+        return replace(self, segments=segments, is_complete=True, skipped_bytes=skipped_bytes)
 
     def pieces(self, start: int = 0, end: int | None = None) -> Iterator[Piece]:
         """What is there between two positions, gaps included, in order."""
@@ -206,6 +222,9 @@ def log_of(archive: ReplicaArchive) -> Log:
         archive.is_complete,
         archive.skipped_bytes,
         was_volume_full=archive.exit_reason == VOLUME_FULL,
+        pod_uid=archive.pod_uid,
+        restarts=archive.restarts,
+        run_start_byte=archive.run_start_byte,
     )
 
 
@@ -238,9 +257,9 @@ class Found:
     def key(self) -> tuple[str, int]:
         return self.role, self.index
 
-    def text(self, tail_lines: int | None) -> Iterator[bytes]:
-        """All of it, or its last lines; then a line of ours where the rest is not there yet."""
-        yield from self.log.text(0 if tail_lines is None else self.log.tail_start(tail_lines))
+    def text(self, tail_lines: int | None, start: int = 0) -> Iterator[bytes]:
+        """All of it from a byte on, or its last lines; then a line of ours where the rest is not there yet."""
+        yield from self.log.text(start if tail_lines is None else self.log.tail_start(tail_lines))
         if self.is_cut:
             yield notice(rest_words(self.log.attempt)).encode()
 

@@ -67,6 +67,7 @@ class ArchiveRow:
     pod_uid: str = ""
     exit_code: int | None = None
     completed_at: datetime | None = None
+    restarts: int = 0
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from enum import Enum
 from jobs.logs.cursor import ArchivedPlace, Place
 from jobs.logs.state import ReplicaLogState
 from jobs.logs.tail import Outcome
+from jobs.rules.archives import Run
 
 
 class NextStep(Enum):
@@ -24,12 +25,12 @@ class Shown:
     Attributes:
         place: where the last line came from.
         followed: how following the pod of this id ended.
-        read_whole: the attempt of which all that will ever be archived was read.
+        read_whole: the attempt, and its container, up to whose end all that is archived was read.
     """
 
     place: Place | None
     followed: tuple[str, Outcome] | None
-    read_whole: int | None
+    read_whole: tuple[int, Run] | None
 
 
 def choose(
@@ -42,13 +43,15 @@ def choose(
     Of an earlier attempt there is the archive only.
     """
     outcome = shown.followed[1] if shown.followed and shown.followed[0] == replica.pod_id else None
-    if outcome == "over" or shown.read_whole == replica.attempt:
+    if outcome == "over" or shown.read_whole == (replica.attempt, replica.run):
         return NextStep.DONE if job_is_final or replica.is_past else NextStep.WAIT
     if replica.is_past:
         if replica.is_archived or replica.has_archive:
             return NextStep.READ
         return NextStep.WAIT if replica.may_be_archived else NextStep.DONE
-    wants_archive = replica.is_final and replica.is_archived and not _is_following(shown, replica)
+    # Of a pod whose container starts again and again the log is that of one of them.
+    has_ended = replica.is_final or replica.run.restarts > 0
+    wants_archive = has_ended and replica.is_archived and not _is_following(shown, replica)
     if replica.may_have_log and outcome is None and not wants_archive:
         return NextStep.FOLLOW
     if replica.is_archived or (replica.has_archive and (outcome == "gone" or job_is_cleaned)):

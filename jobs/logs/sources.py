@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 
-from jobs.archive.logs import rest_words
+from jobs.archive.logs import Log, rest_words
 from jobs.logs import archived
 from jobs.logs.cursor import ArchivedPlace, LivePlace, Place, Position
 from jobs.logs.hub import Hub
@@ -13,6 +13,7 @@ from jobs.logs.source import NextStep, Shown, choose
 from jobs.logs.state import JobLogState, ReplicaLogState, read_log
 from jobs.logs.tail import FIRST_LINES, Key, Outcome, Tail
 from jobs.logs.viewer import QUEUE_BYTES, Viewer
+from jobs.rules.archives import Run, is_whole
 from portal.cluster.errors import ClusterError
 from portal.storage.store import StoreError
 
@@ -31,7 +32,7 @@ class ReplicaSource:
         self.name = name
         self._place = place
         self._followed: tuple[str, Outcome] | None = None
-        self._read_whole: int | None = None
+        self._read_whole: tuple[int, Run] | None = None
         self._job: JobLogState | None = None
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
@@ -119,6 +120,7 @@ class ReplicaSource:
         self._viewer.on_room.add(tail.drained)
         try:
             await tail.primed()
+            after = await self._show_earlier(job, replica, tail, after)
             await self._catch_up(tail, key, after)
             await self._ended.wait()
             self._followed = (replica.pod_id, self._outcome)
@@ -204,6 +206,35 @@ class ReplicaSource:
     def give_up_pause(self) -> None:
         self._viewer.is_slow = True
 
+    async def _show_earlier(
+        self, job: JobLogState, replica: ReplicaLogState, tail: Tail, after: Position | None
+    ) -> Position | None:
+        """Shows what containers before this one printed, which the pod does not have any more.
+
+        Returns:
+            Behind which line of the pod to go on.
+        """
+        start_byte, place = replica.run_start_byte, self._place
+        began = Position(replica.run_began_ns, 0)
+        if not start_byte or not began.time_ns or (after is not None and after > began):
+            return after
+        if replica.is_archived:
+            return after  # what is archived is what this very container printed
+        if isinstance(place, ArchivedPlace) and place.attempt == replica.attempt:
+            if place.byte >= start_byte:
+                return began
+        elif after is None:
+            news = [batch.behind(began) for batch in tail.ring()]
+            if sum(batch.count for batch in news if batch is not None) >= FIRST_LINES:
+                return None  # the newest are shown, as of any log
+        try:
+            found = await read_log(job.id, replica.role, replica.index, replica.attempt)
+            if found is not None:
+                await self._show_archived(found.until(start_byte), replica)
+        except StoreError as error:
+            self._say_unreadable(job, error, replica)
+        return after or began
+
     # --- the archive ---
     async def _read(self, job: JobLogState, replica: ReplicaLogState) -> bool:
         """Shows what is archived; whether something came or all has come."""
@@ -212,26 +243,40 @@ class ReplicaSource:
             if found is None:
                 return False
             self._say_attempt(job, replica.attempt)
-            start = await asyncio.to_thread(archived.start_point, found, self._place)
-            self._place = ArchivedPlace(replica.attempt, start.byte)
-            if start.notice:
-                self._say(start.notice, replica.attempt)
-            came = False
-            chunks = archived.batches(found, start.byte)
-            while (step := await asyncio.to_thread(next, chunks, None)) is not None:
-                batch, end = step
-                await self._viewer.room()
-                self._place = ArchivedPlace(replica.attempt, end)
-                self._viewer.put_batch(self.name, batch, self._place)
-                came = True
+            came = await self._show_archived(found, replica)
         except StoreError as error:
-            log.warning("log of %s of job %s: %s", self.name, job.id, error)
-            self._say(f"the archive cannot be read: {error}", replica.attempt)
+            self._say_unreadable(job, error, replica)
             return False
-        if found.is_complete or job.is_cleaned:
-            self._read_whole = replica.attempt
+        if is_whole(found, replica.run) or job.is_cleaned:
+            self._read_whole = replica.attempt, replica.run
             return True
         return came
+
+    async def _show_archived(self, found: Log, replica: ReplicaLogState) -> bool:
+        """Shows what is archived behind this viewer's place; whether there was anything.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        start = await asyncio.to_thread(archived.start_point, found, self._place)
+        self._place = ArchivedPlace(replica.attempt, start.byte)
+        if start.notice:
+            self._say(start.notice, replica.attempt)
+        came = False
+        chunks = archived.batches(found, start.byte)
+        while (step := await asyncio.to_thread(next, chunks, None)) is not None:
+            batch, end = step
+            await self._viewer.room()
+            self._place = ArchivedPlace(replica.attempt, end)
+            self._viewer.put_batch(self.name, batch, self._place)
+            came = True
+        return came
+
+    def _say_unreadable(
+        self, job: JobLogState, error: StoreError, replica: ReplicaLogState
+    ) -> None:
+        log.warning("log of %s of job %s: %s", self.name, job.id, error)
+        self._say(f"the archive cannot be read: {error}", replica.attempt)
 
     def _say(self, text: str, attempt: int) -> None:
         """A line of ours, which moves nobody's place."""

@@ -14,6 +14,7 @@ from channels.db import database_sync_to_async
 from jobs.archive.logs import Log, Which, find_log, replicas_of, which_of
 from jobs.kinds.registry import ARCHIVED
 from jobs.models import Replica, ReplicaArchive, Workload
+from jobs.rules.archives import Run, is_whole, run_of
 from jobs.rules.states import FINAL_REPLICA_STATES, ReplicaState
 from portal.gathered import Gathered
 from tenants import policy
@@ -34,9 +35,12 @@ class ReplicaLogState:
         pod: its name; empty while there is none.
         pod_id: tells pods of the same name apart.
         has_archive: something of this attempt is archived.
-        is_archived: all of this attempt is.
+        is_archived: all of this attempt is, up to the end of the container that was seen last.
         is_past: it is of an earlier attempt; what is left of it is in the archive.
         may_be_archived: something of it may yet be, or more.
+        run: the container that was seen last.
+        run_began_ns: when that began, by the clock of its node, in ns since 1970; 0: not known.
+        run_start_byte: what lies before in its archive is of containers that have ended.
     """
 
     name: str
@@ -51,6 +55,9 @@ class ReplicaLogState:
     is_archived: bool
     is_past: bool = False
     may_be_archived: bool = False
+    run: Run = field(default_factory=Run)
+    run_began_ns: int = 0
+    run_start_byte: int = 0
 
     @property
     def is_final(self) -> bool:
@@ -188,7 +195,8 @@ def _replicas(job: Workload, which: Which) -> tuple[ReplicaLogState, ...]:
     archives = {
         (row.role, row.index, row.attempt): row
         for row in job.archives.prefetch_related("segments").only(
-            "workload", "role", "index", "attempt", "is_complete"
+            *("workload", "role", "index", "attempt", "is_complete"),
+            *("pod_uid", "restarts", "run_start_byte"),
         )
     }
     keys = [(role, index, job.attempt) for role, index in replicas_of(job)]
@@ -210,6 +218,7 @@ def _replica(
     key: tuple[str, int, int], row: Replica | None, archive: ReplicaArchive | None
 ) -> ReplicaLogState:
     role, index, attempt = key
+    run, began_at = run_of(row), row.started_at if row else None
     return ReplicaLogState(
         name=f"{role}-{index}",
         role=role,
@@ -220,7 +229,10 @@ def _replica(
         state=str(row.state if row else ReplicaState.PENDING),
         reason=row.reason_text if row else "",
         has_archive=archive is not None and bool(archive.segments.all()),
-        is_archived=archive is not None and archive.is_complete,
+        is_archived=archive is not None and is_whole(archive, run),
+        run=run,
+        run_began_ns=int(began_at.timestamp()) * 10**9 if began_at else 0,
+        run_start_byte=archive.run_start_byte if archive else 0,
     )
 
 

@@ -102,6 +102,7 @@ class Tail:
         self._flushed_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._least_age_s = float("inf")
+        self._previous = ""  # the container before that of which all has been read
         self._drained = asyncio.Event()
         self._primed = asyncio.Event()
         self.outcome: Outcome | None = None
@@ -156,11 +157,13 @@ class Tail:
 
     async def _follow_all(self) -> Outcome:
         pause_s = RETRY_FIRST_S
-        is_told = False
+        is_told = was_cut = False
         while True:
             before = self._last
             try:
-                await self._follow_once()
+                if was_cut:
+                    await self._read_previous()
+                was_cut = await self._follow_once()
                 # Once more for what came between the end of the follow and that of the container.
                 if await self._has_ended() and await self._follow_once(follow=False):
                     self._end_line()
@@ -179,6 +182,7 @@ class Tail:
                     logging.WARNING if is_grave else logging.INFO, _TROUBLE, self._key.pod, error
                 )
                 is_told = is_told or is_grave
+                was_cut = True
             pause_s = RETRY_FIRST_S if self._last != before else min(pause_s * 2, RETRY_MOST_S)
             await asyncio.sleep(pause_s)
 
@@ -194,6 +198,23 @@ class Tail:
                 return is_terminated and pod["spec"].get("restartPolicy") == "Never"
         return False
 
+    async def _read_previous(self) -> None:
+        """Reads what a container printed after it was cut off from us, where another has begun since."""
+        if self._last is None:
+            return
+        pod = await self._source.get("Pod", self._key.namespace, self._key.pod)
+        rows = (pod.get("status") or {}).get("containerStatuses") or []
+        row = next((row for row in rows if row.get("name") == self._key.container), {})
+        ended = (row.get("lastState") or {}).get("terminated")
+        if not ended or self._previous == (which := str(ended)):
+            return
+        try:
+            await self._follow_once(follow=False, previous=True)
+            self._end_line()
+        except (NotFound, Invalid):
+            pass  # its node has removed it
+        self._previous = which
+
     async def _never_starts(self) -> bool:
         try:
             return await self._has_ended()
@@ -202,13 +223,14 @@ class Tail:
         except ClusterError:
             return False
 
-    async def _follow_once(self, *, follow: bool = True) -> bool:
+    async def _follow_once(self, *, follow: bool = True, previous: bool = False) -> bool:
         """One connection, until it is cut (an error), or ends (True), or falls silent (False)."""
         last = self._last
         self._reader = LineReader(last)
         async with self._source.logs(
             *self._key,
             follow=follow,
+            previous=previous,
             tail_lines=FIRST_LINES if last is None else None,
             since_time=None if last is None else since(last),
         ) as chunks:

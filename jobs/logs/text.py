@@ -14,6 +14,7 @@ from jobs.logs.hub import get_hub
 from jobs.logs.sources import CONTAINER
 from jobs.models import Replica, Workload
 from jobs.pod.protocol.notices import notice
+from jobs.rules import archives
 from portal.cluster.errors import ClusterError, CredentialsError
 from portal.web.streaming import threaded
 
@@ -56,6 +57,7 @@ class Part:
         pod: read it there first; empty: the archive has it.
         found: what is archived, if anything.
         is_long: the pod may have lost its beginning, so it is read behind the archive.
+        earlier: what is archived of containers before that of which the pod still has the log.
     """
 
     role: str
@@ -64,6 +66,7 @@ class Part:
     pod: str
     found: logs.Found | None
     is_long: bool = False
+    earlier: logs.Log | None = None
 
     @property
     def name(self) -> str:
@@ -106,14 +109,21 @@ def _part(
         return Part(role, index, attempt, "", None)
     if row is None or not row.pod:
         return Part(role, index, attempt, "", found)
-    if found is None or since:
+    if found is None or found.log.attempt != row.attempt:
         # Nothing is kept yet, or nothing could be (a full volume): the pod may still have it.
         return Part(role, index, attempt, row.pod, found)
-    log = found.log
-    is_same = log.attempt == row.attempt
-    is_whole = is_same and log.is_complete and log.gap_at_end is None
-    is_long = is_same and asked.tail_lines is None and log.end_byte > LIVE_MAX_BYTES
-    return Part(role, index, attempt, "" if is_whole else row.pod, found, is_long)
+    log, last = found.log, archives.run_of(row)
+    is_whole = archives.is_whole(log, last)
+    is_wanted = since is None or row.started_at is None or row.started_at > since
+    # Of the first container in a pod what could not be kept may still be there; of later ones a part at most is.
+    has_more = log.gap_at_end is not None or since is not None
+    if is_whole and not (has_more and not (last.restarts and is_wanted)):
+        return Part(role, index, attempt, "", found)
+    is_long = not since and asked.tail_lines is None and log.end_byte > LIVE_MAX_BYTES
+    earlier = None if is_whole or not is_wanted else log.until(log.run_start_byte)
+    if earlier is not None and not earlier.segments:
+        earlier = None
+    return Part(role, index, attempt, row.pod, found, is_long, earlier)
 
 
 async def job_text(job: Workload, asked: LogRequest) -> AsyncIterator[bytes]:
@@ -130,13 +140,18 @@ async def _text(
     namespace: str, part: Part, asked: LogRequest, mark: logs.Prefix
 ) -> AsyncIterator[bytes]:
     """Live if it can be had, else archived; both where the pod may not have all. Marked."""
-    since = asked.since
-    if part.pod and part.found is not None and part.is_long and not asked.has_times:
-        async for chunk in _joined(namespace, part.pod, part.found, mark):
+    since, earlier = asked.since, part.earlier
+    is_all = not (since or asked.has_times or asked.tail_lines)
+    if part.pod and part.found is not None and is_all and (part.is_long or earlier):
+        async for chunk in _joined(namespace, part.pod, part.found, earlier, mark):
             yield chunk
         return
     if part.pod:
         came, strip = False, _Unstamped()
+        if earlier is not None:
+            async for chunk in _before(namespace, part.pod, earlier, asked, mark):
+                came = True
+                yield chunk
         try:
             async for chunk in _live(namespace, part.pod, asked.tail_lines, since):
                 if part.is_long and not came:
@@ -153,31 +168,63 @@ async def _text(
     if part.found is not None:
         if since or asked.has_times:
             yield mark(_ALL_OF_IT if since else _NO_TIMES)
-        async for chunk in threaded(_archived(part.found, asked.tail_lines, mark)):
+        async for chunk in threaded(_archived(part.found.text(asked.tail_lines), mark)):
             yield chunk
 
 
 def _archived(
-    found: logs.Found, tail_lines: int | None, mark: logs.Prefix, end: bytearray | None = None
+    chunks: Iterator[bytes], mark: logs.Prefix, end: bytearray | None = None
 ) -> Iterator[bytes]:
     """What is archived, to the end of its last line, marked in the thread that reads it.
 
     Args:
         end: has its last bytes afterwards, unmarked.
     """
-    for chunk in found.text(tail_lines):
+    for chunk in chunks:
         if end is not None:
             end += chunk[-_OVERLAP_BYTES:]
             del end[:-_OVERLAP_BYTES]
         yield mark(chunk)
 
 
+async def _before(
+    namespace: str, pod: str, earlier: logs.Log, asked: LogRequest, mark: logs.Prefix
+) -> AsyncIterator[bytes]:
+    """What of earlier containers belongs before the lines of the pod; nothing while it has none. Marked."""
+    count, start = 0, 0
+    try:
+        async for chunk in _live(namespace, pod, asked.tail_lines, asked.since):
+            count += chunk.count(b"\n")
+    except (ClusterError, CredentialsError):
+        return  # all that is archived is shown in its place
+    if not asked.since and not count:
+        return
+    if asked.tail_lines:
+        missing = asked.tail_lines - count
+        if missing <= 0:
+            return
+        start = await sync_to_async(earlier.tail_start)(missing)
+    if asked.since or asked.has_times:
+        yield mark(_ALL_OF_IT if asked.since else _NO_TIMES)
+    async for chunk in threaded(_archived(earlier.text(start), mark)):
+        yield chunk
+
+
 async def _joined(
-    namespace: str, pod: str, found: logs.Found, mark: logs.Prefix
+    namespace: str,
+    pod: str,
+    found: logs.Found,
+    earlier: logs.Log | None,
+    mark: logs.Prefix,
 ) -> AsyncIterator[bytes]:
     """What is archived, and what only the pod has so far. Marked."""
-    last = bytearray()
-    async for chunk in threaded(_archived(found, None, mark, last)):
+    last, own_start = bytearray(), 0
+    if earlier is not None:
+        async for chunk in threaded(_archived(earlier.text(), mark)):
+            yield chunk
+        own_start = earlier.run_start_byte
+    # Of the container alone of which the pod has the log: its end is found there, if the beginning still is.
+    async for chunk in threaded(_archived(found.text(None, own_start), mark, last)):
         yield chunk
     end, strip = bytes(last), _Unstamped()
     is_joined, kept = not end, b""

@@ -189,7 +189,11 @@ class Runner:
         )
         self._archive.resume(segments, last_number, end)
         if last_number:
-            self._at_line_start = ends_line(segments)
+            if not ends_line(segments):
+                # A segment of its own, as it ends what a container before this one printed.
+                self._archive.write(b"\n")
+                self._archive.close()
+            self._shipper.run_start = self._archive.position
             self.say(f"{context.name} was started again (pod {context.pod_uid[:8]})")
 
     def _run_program(self) -> Ending:

@@ -17,10 +17,13 @@ from jobs.pod.segments import READ_BYTES, Segment, open_plain
 RING_AGE_S = 60  # a segment that may soon be dropped is shipped only when it got this old
 
 
-def ship_segment(portal: PortalClient, replica_path: str, segment: Segment, pod_uid: str) -> None:
+def ship_segment(
+    portal: PortalClient, replica_path: str, segment: Segment, pod_uid: str, run_start: int = 0
+) -> None:
     """Brings one segment to the object store, unless it is there.
 
-    `pod_uid` is the pod that wrote it, or that goes on where its writer stopped.
+    `pod_uid` is the pod that wrote it, or that goes on where its writer stopped; `run_start` the byte of the log
+    from which on it is of the container that ships, 0 of who ships what others printed.
 
     Raises:
         OSError: the file is gone.
@@ -39,6 +42,8 @@ def ship_segment(portal: PortalClient, replica_path: str, segment: Segment, pod_
             "sha256": digest.hexdigest(),
             "pod_uid": pod_uid,
         }
+        if run_start:
+            about["run_start_byte"] = run_start
         answer = portal.post(replica_path + "segments/", about)
         if answer.get("have"):
             return
@@ -113,6 +118,7 @@ class Shipper(threading.Thread):
         self._changed = threading.Condition()
         self.failure: Optional[str] = None
         self.refused_bytes = 0
+        self.run_start = 0  # the byte of the log from which on it is of this container
         self.is_refused = False  # the portal does not want anything of this training any more
 
     def add(self, segment: Segment) -> None:
@@ -183,7 +189,7 @@ class Shipper(threading.Thread):
 
     def _one(self, number: Optional[int], segment: Optional[Segment]) -> None:
         if segment is not None:
-            ship_segment(self._portal, self._replica_path, segment, self._pod_uid)
+            ship_segment(self._portal, self._replica_path, segment, self._pod_uid, self.run_start)
             with self._changed:
                 self._current, self._is_closed = None, False
                 if segment.in_ring:

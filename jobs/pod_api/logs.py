@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import Count, F, Max, QuerySet, Sum
 from django.http import HttpRequest
 from django.urls import path
 from django.utils import timezone
@@ -21,6 +21,7 @@ from jobs.archive import archive_prefix
 from jobs.models import LogSegment, ReplicaArchive, Workload
 from jobs.pod_api.base import MAX_BATCH, Position, read_body
 from jobs.pod_api.runner import check_replica, is_archived, no_room, of_job, refuse_archived
+from jobs.rules import archives
 from portal.errors import Refused
 from portal.storage import get_store
 
@@ -34,13 +35,19 @@ PodUid = Annotated[str, Meta(pattern=r"^[0-9a-zA-Z-]{0,36}\Z")]
 
 
 class SegmentBody(msgspec.Struct):
-    """One closed segment, as its pod announces it."""
+    """One closed segment, as its pod announces it.
+
+    Attributes:
+        run_start_byte: where in the log that begins which the announcing container prints itself; 0 of older
+            versions, and of who brings what others printed.
+    """
 
     number: Annotated[int, Meta(ge=1, le=10**9)]
     start_byte: Position
     size_bytes: Annotated[int, Meta(ge=1, le=MAX_SEGMENT_BYTES)]
     sha256: Digest
     pod_uid: PodUid = ""
+    run_start_byte: Position = 0
 
 
 class CheckpointBody(msgspec.Struct):
@@ -94,6 +101,8 @@ def segment(
         known = archive.segments.filter(number=body.number).first()
         if known is not None:
             _check_same(known, body)
+            if not archive.is_complete:
+                _begin_run(archive, body.run_start_byte)
             return {"have": True}
         refuse_archived(job)
         kept = archive.segments.aggregate(total=Sum("size_bytes"), count=Count("pk"))
@@ -106,6 +115,7 @@ def segment(
         if problem := no_room(job, body.size_bytes):
             raise Refused(problem, "store_full", 413)
         _begin_again(archive, body.pod_uid)
+        _begin_run(archive, body.run_start_byte)
     link = get_store().link_put(
         _segment_key(job, archive, body), body.size_bytes, sha256=body.sha256
     )
@@ -118,6 +128,13 @@ def _begin_again(archive: ReplicaArchive, pod_uid: str) -> None:
         archive.is_complete = False
         archive.pod_uid = pod_uid or archive.pod_uid
         archive.save(update_fields=["is_complete", "pod_uid"])
+
+
+def _begin_run(archive: ReplicaArchive, start_byte: int) -> None:
+    """What lies before is of containers that have ended."""
+    if start_byte > archive.run_start_byte:
+        archive.run_start_byte = start_byte
+        archive.save(update_fields=["run_start_byte"])
 
 
 def _check_same(known: LogSegment, body: SegmentBody) -> None:
@@ -193,6 +210,23 @@ def _lacking(archives: QuerySet[ReplicaArchive], body: EndBody) -> list[list[int
     return [[last + 1, first - 1] for last, first in borders if first - last > 1][:MAX_BATCH]
 
 
+def _seen_restarts(job: Workload, role: str, index: int, attempt: int, pod_uid: str) -> int:
+    """How often the container had started again in that pod, as far as is seen; never more than is so.
+
+    The container that reports runs until it is answered, so none that starts later is counted. Where less is
+    seen than is so the log counts as not whole yet, until a look at the volume has found nothing more.
+    """
+    row = job.replica_rows.filter(role=role, index=index, attempt=attempt, pod_uid=pod_uid).first()
+    return archives.run_of(row).restarts
+
+
+def _end_byte(found: QuerySet[ReplicaArchive]) -> int:
+    """Where the last segment ends: a container that starts after a report prints what comes behind it."""
+    segments = LogSegment.objects.filter(archive__in=found)
+    end: int | None = segments.aggregate(end=Max(F("start_byte") + F("size_bytes")))["end"]
+    return end or 0
+
+
 @of_job
 def replica_done(
     request: HttpRequest, job: Workload, role: str, index: int, attempt: int
@@ -214,6 +248,7 @@ def replica_done(
             return {}  # the rescued pod has been replaced: its successor reports the end
         if lacks := _lacking(known, body):
             return {"lacks": lacks}
+        pod_uid = body.pod_uid or latest or ""
         ReplicaArchive.objects.update_or_create(
             workload=job,
             role=role,
@@ -222,7 +257,9 @@ def replica_done(
             defaults={
                 "is_complete": True,
                 "by_rescue": body.by_rescue,
-                "pod_uid": body.pod_uid or latest or "",
+                "pod_uid": pod_uid,
+                "restarts": _seen_restarts(job, role, index, attempt, pod_uid),
+                "run_start_byte": _end_byte(known),
                 "exit_code": body.exit_code,
                 "exit_reason": body.reason,
                 "skipped_bytes": body.skipped_bytes,

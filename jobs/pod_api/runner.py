@@ -27,7 +27,8 @@ from jobs.kinds.training.tokens import is_job_token
 from jobs.limits import lacking_room
 from jobs.models import Bundle, Workload
 from jobs.pod_api.base import pod_view, read_body
-from jobs.rules.states import Desired
+from jobs.rules import archives
+from jobs.rules.states import FINAL_REPLICA_STATES, Desired
 from portal.errors import Refused
 from portal.storage import get_store
 
@@ -69,24 +70,21 @@ def check_replica(job: Workload, role: str, index: int, attempt: int) -> None:
 def is_archived(job: Workload) -> bool:
     """Whether all that this job will ever leave is here: nothing of it may be changed by a token.
 
-    It has ended, and each replica that ran has reported the end of its last pod; or nothing of it
-    is left in the cluster that could report.
+    It has ended, and of each replica that ran the last container has reported its end, in a pod in which
+    none starts again; or nothing of it is left in the cluster that could report.
     """
     if job.cleaned_at is not None:
         return True
     if not job.is_final:
         return False
-    ran = job.replica_rows.exclude(started_at=None).values_list(
-        "role", "index", "attempt", "pod_uid"
-    )
-    ended = {
-        (row.role, row.index, row.attempt): row.pod_uid
-        for row in job.archives.filter(is_complete=True)
-    }
-    last_pods = {(role, index, attempt): pod_uid for role, index, attempt, pod_uid in ran}
-    return bool(last_pods) and all(
-        replica in ended and (not ended[replica] or not uid or ended[replica] == uid)
-        for replica, uid in last_pods.items()
+    ran = list(job.replica_rows.exclude(started_at=None))
+    kept = {(row.role, row.index, row.attempt): row for row in job.archives.all()}
+    found = [(row, kept.get((row.role, row.index, row.attempt))) for row in ran]
+    return bool(found) and all(
+        row.state in FINAL_REPLICA_STATES
+        and archive is not None
+        and archives.is_whole(archive, archives.run_of(row))
+        for row, archive in found
     )
 
 

@@ -16,6 +16,7 @@ from deploy.cluster import rights, used
 from tests.e2e.pods_door import try_everything
 from tests.e2e.portal import Portal, Rest, global_steps, kubectl, new_home, thrown_away
 from tests.e2e.proofs import EACH, PULL_S, RUN_S
+from tests.e2e.starts_again import check_that_every_container_is_read
 from tests.e2e.test_first_training import BODY, ENDED_S, FIRST_TRAINING_S, SCRIPT
 from tests.e2e.test_gate import enter
 from tests.e2e.test_life import check_with_the_cluster
@@ -112,6 +113,10 @@ def test_a_distributed_training_with_live_logs(
 
 def test_the_cluster_itself_checks_a_training(portal: Portal, ada: Rest) -> None:
     check_with_the_cluster(portal, ada)
+
+
+def test_each_line_of_a_server_that_starts_again_is_read(ada: Rest) -> None:
+    check_that_every_container_is_read(ada)
 
 
 def test_gpus_are_exclusive(ada: Rest) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 from jobs.kinds.state import PodFacts, ReplicaKey
 from jobs.kinds.training.replicas import Situation
+from jobs.rules import archives
 
 MARK_S = 20  # the mark may take so long to arrive after the last pod has ended
 TRIES = 3
@@ -32,11 +33,8 @@ def _is_archived(now: Situation, key: ReplicaKey) -> bool:
     if key.text in now.row.notes.rescued or key.text in now.row.notes.lost:
         return True
     row = now.observed.archives.get(key)
-    if row is None or not row.is_complete:
-        return False
-    uid = pod_uid(now, key)
-    # A mark of an earlier pod of the same replica says nothing about the last one.
-    return not row.pod_uid or not uid or row.pod_uid == uid
+    # A mark of an earlier pod of the same replica, or of an earlier container, says nothing about the last one.
+    return row is not None and archives.is_whole(row, archives.run_of(now.replicas.get(key)))
 
 
 def pod_uid(now: Situation, key: ReplicaKey) -> str:

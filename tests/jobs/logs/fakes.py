@@ -33,6 +33,7 @@ class FakeLog:
         self.exists = True
         self.has_started = True
         self.restart_policy = "Never"
+        self.starts = 1
         self.phase = ""
         self.cuts: list[tuple[int, str]] = []  # bytes until a connection ends, and how
         self.piece_bytes = 1 << 20
@@ -41,8 +42,22 @@ class FakeLog:
         self.open_count = 0
         self.gets = 0
         self._changed = asyncio.Event()
+        self.previous = self  # the container before, once there was one
 
     # --- what the test does ---
+    def start_again(self, how: str = "end") -> None:
+        """The container ends, and another one begins in its pod, with a log of its own."""
+        self.previous = FakeLog()
+        self.previous.data, self.data = self.data, bytearray()
+        self.previous.is_running = False
+        self.starts += 1
+        self.restart_policy = "Always"
+        self.cuts = [(0, how)] * self.open_count
+        self._changed.set()
+
+    def chunks_since(self, since_time: str | None) -> AsyncIterator[bytes]:
+        return self._chunks(self._beginning(None, since_time), follow=False)
+
     def write(self, data: bytes) -> None:
         self.data += data
         self._changed.set()
@@ -77,11 +92,18 @@ class FakeLog:
         if not self.exists:
             raise NotFound(404, "NotFound", "no pod")
         state = {"running": {}} if self.is_running else {"terminated": {"exitCode": 0}}
+        before = {"terminated": {"containerID": str(self.starts - 1)}}
         return {
             "spec": {"restartPolicy": self.restart_policy},
             "status": {
                 "phase": self.phase or "Running",
-                "containerStatuses": [{"name": "main", "state": state}],
+                "containerStatuses": [
+                    {
+                        "name": "main",
+                        "state": state,
+                        "lastState": before if self.starts > 1 else {},
+                    }
+                ],
             },
         }
 
@@ -95,10 +117,14 @@ class FakeLog:
         follow: bool,
         tail_lines: int | None = None,
         since_time: str | None = None,
+        previous: bool = False,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         self.opened.append({"follow": follow, "tail_lines": tail_lines, "since_time": since_time})
         if not self.exists:
             raise NotFound(404, "NotFound", "no pod")
+        if previous:
+            yield self.previous.chunks_since(since_time)
+            return
         if not self.has_started:
             raise Invalid(400, "BadRequest", "container is waiting to start")
         self.open_count += 1

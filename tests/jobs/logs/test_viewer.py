@@ -13,6 +13,7 @@ from jobs.logs.lines import Batch, Line, encode
 from jobs.logs.source import NextStep, Shown, choose
 from jobs.logs.state import ReplicaLogState
 from jobs.logs.viewer import QUEUE_BYTES, Viewer
+from jobs.rules.archives import Run
 
 
 def batch(count: int, size: int = 100, at: int = 1) -> Batch:
@@ -217,8 +218,9 @@ def seen(**changes: Any) -> ReplicaLogState:
 NEW = Shown(None, None, None)
 OVER = Shown(LivePlace(1, Position(1, 1)), ("uid", "over"), None)
 GONE = Shown(LivePlace(1, Position(1, 1)), ("uid", "gone"), None)
-READ = Shown(ArchivedPlace(1, 5), None, 1)
+READ = Shown(ArchivedPlace(1, 5), None, (1, Run()))
 WATCHING = Shown(LivePlace(1, Position(1, 1)), None, None)
+AGAIN = Run("uid", 1)  # its container has started again
 FULL = {"has_archive": True, "is_archived": True}
 ENDED = {"state": "succeeded"}
 
@@ -241,11 +243,15 @@ ENDED = {"state": "succeeded"}
         (seen(**ENDED, **FULL), GONE, True, False, NextStep.READ),
         (seen(**ENDED, **FULL), READ, True, False, NextStep.DONE),
         (seen(**ENDED, **FULL), READ, False, False, NextStep.WAIT),
+        (seen(run=AGAIN), READ, False, False, NextStep.FOLLOW),
+        (seen(run=AGAIN, has_archive=True), NEW, False, False, NextStep.FOLLOW),
+        (seen(run=AGAIN, **FULL), NEW, False, False, NextStep.READ),
+        (seen(run=AGAIN, **FULL), WATCHING, False, False, NextStep.FOLLOW),
         (seen(attempt=2, pod_id="other"), READ, False, False, NextStep.FOLLOW),
         (seen(pod_id="other"), OVER, False, False, NextStep.FOLLOW),
         (seen(pod_id="other", state="starting"), GONE, False, False, NextStep.WAIT),
         (seen(**ENDED), GONE, True, True, NextStep.DONE),
-        (seen(**ENDED, has_archive=True), Shown(None, None, 1), True, True, NextStep.DONE),
+        (seen(**ENDED, has_archive=True), Shown(None, None, (1, Run())), True, True, NextStep.DONE),
         (seen(pod="", state="pending"), NEW, True, False, NextStep.DONE),
         (seen(pod="", state="stopped"), NEW, True, True, NextStep.DONE),
         (seen(pod="", state="stopped", **FULL), NEW, True, True, NextStep.READ),

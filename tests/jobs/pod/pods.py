@@ -173,7 +173,7 @@ class FakeDoor(LocalServer):
         where = parts[4:]
         if where == ["segments"]:
             self.is_complete = False
-            if self.segments.get(body["number"]) == body:
+            if self.segments.get(body["number"], {}).get("sha256") == body["sha256"]:
                 return {"have": True}
             return self._link(f"/s/{'-'.join(parts[1:4])}/{body['number']}")
         if where[:1] == ["segments"] and where[2] == "done":

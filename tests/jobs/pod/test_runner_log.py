@@ -239,10 +239,17 @@ def test_a_second_pod_of_the_attempt_goes_on_with_the_log_of_the_first(
     assert (pod.state / "uploaded").exists()
 
 
-def test_a_container_that_starts_again_in_its_pod_goes_on_too(pod: Pod, door: FakeDoor) -> None:
-    pod.python("print('one')")
+@pytest.mark.parametrize("end", ["\\n", ""])
+def test_a_container_that_starts_again_in_its_pod_goes_on_too(
+    pod: Pod, door: FakeDoor, end: str
+) -> None:
+    pod.python(f"print('one', end='{end}')")
     pod.run()
     pod.python("print('two')")
-    pod.run()
-    assert door.log() == b"one\n[homeport] worker-0 was started again (pod abcdef01)\ntwo\n"
+    _, output = pod.run()
+    own = b"[homeport] worker-0 was started again (pod abcdef01)\ntwo\n"
+    assert output == own, "its pod has the log of this container alone"
+    assert door.log() == b"one\n" + own
+    begins = [row.get("run_start_byte", 0) for _, row in sorted(door.segments.items())]
+    assert begins == [0, *[len(b"one\n")] * (len(begins) - 1)], "of all that this one brings"
     assert len(door.ends) == 2

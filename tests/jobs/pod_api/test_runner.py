@@ -15,7 +15,7 @@ from jobs.archive.logs import find_log
 from jobs.models import Artifact, Bundle, LogSegment, Replica, ReplicaArchive, Workload
 from jobs.pod.protocol import codes
 from jobs.pod_api import base, logs
-from jobs.rules.states import Desired, WorkloadState
+from jobs.rules.states import Desired, ReplicaState, WorkloadState
 from portal.storage.folder import FolderStore
 from portal.storage.store import Store
 from tests.factories import make_job, make_tenant
@@ -210,7 +210,7 @@ def test_an_archived_training_takes_and_drops_nothing_more(
         job.cleaned_at = timezone.now()
     else:
         Replica.objects.create(workload=job, role="worker", index=0, attempt=1, pod_uid="later")
-        Replica.objects.update(started_at=timezone.now())
+        Replica.objects.update(started_at=timezone.now(), state=ReplicaState.SUCCEEDED)
         job.save()
         # The last pod has not told its end yet.
         assert door.post(path, segment(2, start=14, uid="later"))[0] == 200
@@ -233,6 +233,52 @@ def test_an_archived_training_takes_and_drops_nothing_more(
     log = find_log(job, "worker", 0)
     assert log is not None
     assert log.read(0, 100) == DATA
+
+
+@pytest.mark.parametrize("runner", ["today's", "of the version before"])
+@pytest.mark.parametrize("starts", [2, 6])
+def test_each_container_of_a_pod_brings_its_log_also_once_the_training_has_ended(
+    job: Workload, door: Door, store: FolderStore, starts: int, runner: str
+) -> None:
+    """A server starts again in its pod, and the last time as the training ends."""
+    path = "replicas/worker/0/1/"
+    row = Replica.objects.create(workload=job, role="worker", index=0, attempt=1, pod_uid=UID)
+    row.started_at, row.state = timezone.now(), ReplicaState.RUNNING
+    row.save()
+
+    def bring(number: int) -> None:
+        at = (number - 1) * len(DATA)
+        told = {} if runner == "of the version before" else {"run_start_byte": at}
+        ship(door, store, segment(number, start=at) | told)
+        log = {"end_byte": at + len(DATA), "last_number": number}
+        end = END | {"skipped_bytes": 0, "log": log}
+        assert door.post(f"{path}done/", end) == (200, {})
+
+    for number in range(1, starts):
+        bring(number)
+        row.restarts = number
+        row.save()
+        known = ReplicaArchive.objects.get()
+        assert (known.restarts, known.run_start_byte) == (number - 1, number * len(DATA))
+    job.state = WorkloadState.SUCCEEDED
+    job.save()
+    if starts == 6:  # its pod ends before the last container has brought anything
+        row.state = ReplicaState.STOPPED
+        row.save()
+
+    bring(starts)
+
+    log = find_log(job, "worker", 0)
+    assert log is not None
+    assert log.read(0, 1000) == DATA * starts
+    late = segment(starts + 1, start=starts * len(DATA))
+    if row.state == ReplicaState.RUNNING:  # one more may start, as far as anybody knows
+        ship(door, store, late)
+        assert door.post(f"{path}done/", END) == (200, {})
+        row.state = ReplicaState.STOPPED
+        row.save()
+        late["number"] += 1
+    assert door.post(f"{path}segments/", late)[0] == 410
 
 
 # --- artifacts ------------------------------------------------------------------------------------
