@@ -204,7 +204,9 @@ class Tail:
             return
         pod = await self._source.get("Pod", self._key.namespace, self._key.pod)
         rows = (pod.get("status") or {}).get("containerStatuses") or []
-        row = next((row for row in rows if row.get("name") == self._key.container), {})
+        row: dict[str, Any] = next(
+            (one for one in rows if one.get("name") == self._key.container), {}
+        )
         ended = (row.get("lastState") or {}).get("terminated")
         if not ended or self._previous == (which := str(ended)):
             return

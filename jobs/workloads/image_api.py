@@ -32,5 +32,5 @@ class ImageListView(APIView):
         tenant = Tenant.objects.current_tenant_of(request.user)
         paginator = Pagination()
         found = known_images(get_catalog().images, tenant)
-        page = paginator.paginate_queryset(found, request) or []  # type: ignore[arg-type]  # it takes any sequence
+        page = paginator.paginate_queryset(found, request) or []
         return paginator.get_paginated_response(KnownImageSerializer(page, many=True).data)

@@ -72,7 +72,9 @@ def _takes(lane: lanes.Lane, mark: str) -> bool:
     """Whether a lane runs tests with this mark and no other; those of no mark are run as well."""
     words = lane.arguments
     expression = words[words.index("-m") + 1] if "-m" in words else ""
-    return not expression or Expression.compile(expression).evaluate(lambda name, /, **_: name == mark)
+    return not expression or Expression.compile(expression).evaluate(
+        lambda name, /, **_: name == mark
+    )
 
 
 def test_what_needs_an_s3_server_is_run_by_the_lane_alone_that_names_it():
