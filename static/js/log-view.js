@@ -7,6 +7,8 @@ import { plainStyle, segments } from "./ansi.js";
 import { say } from "./words.js";
 
 export const MAX_ROWS = 5000;
+/** Of each replica a page begins with so many lines, the newest (jobs/logs/tail.py). */
+const FIRST_LINES = 1000;
 const BLOCK_ROWS = 250;
 const MAX_ROWS_PER_FRAME = 1500;
 
@@ -58,6 +60,8 @@ export class LogView {
     this.trimmed = false;
     /** Of all lines that came: what is archived has none. */
     this.hasTimes = false;
+    /** @type {Map<string, number>} replica -> lines that came */
+    this.came = new Map();
     this.shown = 0;
     this.frame = 0;
     /** @type {Map<string, import("./ansi.js").Style>} */
@@ -69,6 +73,7 @@ export class LogView {
   addLines(replica, lines) {
     if (!this.styles.has(replica)) this.styles.set(replica, plainStyle());
     const style = this.styles.get(replica);
+    this.came.set(replica, (this.came.get(replica) ?? 0) + lines.length);
     for (const { t, text } of lines) {
       const parts = segments(afterReturn(text), style);
       const plain = parts.map((part) => part.text).join("");
@@ -82,6 +87,7 @@ export class LogView {
   addSkipped(replica, count) {
     const key = replica && this.replicas.length > 1 ? "log_skipped_of" : "log_skipped";
     const text = say(key, { replica, count: count.toLocaleString() });
+    this.came.set(replica, Infinity); // not all of them did
     this.pending.push({ kind: "skipped", replica, time: "", text, parts: [] });
     this.#schedule();
   }
@@ -90,6 +96,19 @@ export class LogView {
   setFilter(text) {
     this.filter = text.toLowerCase();
     this.#rewrite();
+  }
+
+  /** @returns {{found: number, count: number, isPart: boolean}} of how many lines the filter matches
+   * how many, and whether the log may have others
+   */
+  get found() {
+    const lines = this.rows.filter((row) => row.kind === "line");
+    const isPart = this.trimmed || [...this.came.values()].some((came) => came >= FIRST_LINES);
+    return {
+      found: lines.filter((row) => this.#matches(row)).length,
+      count: lines.length,
+      isPart,
+    };
   }
 
   /** @param {boolean} follows whether the newest line stays in sight */

@@ -126,8 +126,22 @@ class LogPane {
     if (this.status.textContent !== text) this.status.textContent = text;
   }
 
+  /** Beside the filter: how many lines it found, and among which it looked. */
+  #tellFound() {
+    const told = this.pane.querySelector("[data-log-found]");
+    const { found, count, isPart } = this.view.found;
+    const text = this.view.filter
+      ? say(isPart ? "log_found_newest" : "log_found", {
+          found: found.toLocaleString(),
+          count: count.toLocaleString(),
+        })
+      : "";
+    if (told.textContent !== text) told.textContent = text;
+  }
+
   /** A word in the middle of the pane while there is no line in it. */
   #showEmpty() {
+    this.#tellFound();
     const old = this.window.querySelector(".log-empty");
     const isEmpty = !this.view.shown && !this.view.pending.length;
     if (!isEmpty) {
@@ -238,7 +252,7 @@ class LogPane {
     this.attempts.addEventListener("change", () => this.show(this.replica, this.attempts.value));
     const filter = this.pane.querySelector("[data-log-filter]");
     filter.addEventListener("input", () => {
-      this.view.setFilter(filter.value.trim());
+      this.view.setFilter(filter.value);
       this.#showEmpty();
     });
     // Reading further up stops following; coming back to the end starts it again.

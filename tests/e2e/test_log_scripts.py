@@ -272,3 +272,32 @@ def test_the_filter_hides_and_marks(open_log: OpenLog) -> None:
     expect(page.locator(".log-row")).to_have_count(3)
     page.locator("[data-log-filter]").fill("")
     expect(page.locator(".log-row")).to_have_count(5)
+
+
+def test_the_filter_says_how_much_it_has_searched(open_log: OpenLog) -> None:
+    page, server = open_log("running")
+    field, told = page.locator("[data-log-filter]"), page.locator("[data-log-found]")
+    server.lines("worker-0", *[f"step {n} of 999" for n in range(1, 400)])
+    expect(page.get_by_role("log")).to_contain_text("step 399 of")
+    expect(told).to_have_text("")
+    field.fill("step 10 ")  # as it was typed: not step 100
+    expect(told).to_have_text("1 of 399 lines")
+    assert log_rows(page) == ["step 10 of 999"]
+    field.fill(" of 999")
+    expect(told).to_have_text("399 of 399 lines")
+    field.fill("no such line")
+    expect(told).to_have_text("0 of 399 lines")
+    expect(page.locator(".log-empty")).to_contain_text("No match in the loaded lines")
+    server.lines("worker-0", *[f"step {n} of 999" for n in range(400, 1400)])
+    field.fill("step 10 ")
+    newest = "of the newest 1,399 lines. Older ones are not searched; the download has them."
+    expect(told).to_have_text(f"1 {newest}")
+    field.fill("no such line")
+    expect(told).to_have_text(f"0 {newest}")
+    field.fill("")
+    expect(told).to_have_text("")
+    for start in range(0, 6000, 1000):
+        server.lines("worker-0", *[f"again {n}" for n in range(start, start + 1000)])
+    expect(page.get_by_role("log")).to_contain_text("again 5999", timeout=20_000)
+    field.fill("again 17")  # 17, 170 to 179, 1700 to 1799: of these only the newer ones are kept
+    expect(told).to_contain_text("of the newest 5,")
