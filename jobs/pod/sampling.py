@@ -194,8 +194,9 @@ class Reader:
         counted, last, passed_s = self._source.read(), self._last, at - self._last_at
         self._last, self._last_at = counted, at
         found = {"memory_mib": counted.memory_bytes / MIB}
-        if last is not None and passed_s > 0:
-            found["cpu_m"] = max(0.0, counted.cpu_s - last.cpu_s) / passed_s * 1000
+        # Less than before: processes have gone with what they used, and how much is not known.
+        if last is not None and passed_s > 0 and counted.cpu_s >= last.cpu_s:
+            found["cpu_m"] = (counted.cpu_s - last.cpu_s) / passed_s * 1000
             if counted.periods > last.periods:
                 cut = (counted.throttled - last.throttled) / (counted.periods - last.periods)
                 found["throttled_percent"] = min(100.0, max(0.0, cut * 100))

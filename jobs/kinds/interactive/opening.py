@@ -39,7 +39,7 @@ def new_link(user: User, service: Workload, kind: WorkloadKind) -> OpenLink:
             "You may not open this one.",
             "not_allowed",
             403,
-            next_step=f"Only its owner can open a {kind.noun}; ask them to share files on a volume.",
+            next_step=f"Only its owner can open a {kind.noun}; ask them for what you need of it.",
         )
     if service.tenant.desired != Tenant.Desired.ACTIVE:
         raise Refused(

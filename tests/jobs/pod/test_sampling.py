@@ -253,6 +253,16 @@ def test_a_minute_has_mean_and_most_and_is_told_once(
     assert len(told) == 2
 
 
+def test_time_of_processes_that_are_gone_is_unknown_and_not_0(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = iter([Reading(0, MIB), Reading(9, MIB), Reading(1, MIB), Reading(2, MIB)])
+    monkeypatch.setattr(Processes, "read", lambda self: next(counted))
+    reader = Reader(0, {})
+    found = [reader.read(at).get("cpu_m") for at in (0, 10, 12, 22)]
+    assert found == [None, 900, None, 100]
+
+
 def test_a_portal_that_stays_away_costs_no_more_than_two_hours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

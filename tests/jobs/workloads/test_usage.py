@@ -52,7 +52,10 @@ def test_the_page_says_what_was_requested_and_what_was_used(
 ) -> None:
     monkeypatch.setattr(measured, "_SHOWN_HOURS", 2)  # one of each role
     path = f"/trainings/{job.pk}/"
-    assert "Nothing measured yet" in said("ada", path)
+    empty = said("ada", path)
+    assert "Nothing measured yet" in empty
+    assert "by themselves" in empty
+    assert "reload" not in empty
     for index, busy in ((0, 0.25), (1, 0.75)):
         use(job, "worker", index, 30, busy=busy, gpus=1)
     use(job, "ps", 0, 30, busy=0.5)
@@ -107,10 +110,25 @@ def test_gpus_that_are_not_measured_have_a_reason_and_no_zero(
     keep(job, "worker", 1, 1, Told([Minute(at, {"cpu_m": (1, 2)})], "cgroup1"))
     text = said("ada", f"/trainings/{job.pk}/")
     assert words in text
-    assert "0 %" not in text.replace("(0 %)", "")
+    assert "CPU 4 0.001 (below 1 %) 0.002" in text
+    assert "0 %" not in text
     row, _other = rows_of("ada", f"jobs/{job.pk}/usage/")
     assert words in row["gpu_note"]
     assert (row["now"]["gpu_percent"], row["mean"]["gpu_percent"]) == (None, None)
+
+
+def test_what_is_only_small_is_not_said_to_be_0(job: Workload) -> None:
+    at = int(time.time()) // 60 * 60
+    keep(
+        job,
+        "worker",
+        0,
+        1,
+        Told([Minute(at, {"cpu_m": (0, 0), "memory_mib": (0, 3)})], "processes"),
+    )
+    text = said("ada", f"/trainings/{job.pk}/")
+    assert "CPU 4 below 0.001 (below 1 %) below 0.001" in text
+    assert "Memory 8 GiB below 1 MiB (below 1 %) 3 MiB" in text
 
 
 def test_rest_has_figures_and_series_of_each_replica(

@@ -88,7 +88,9 @@ def test_a_notebook_opens_for_its_owner_alone(alice: Tenant, name: str) -> None:
     if name == "alice":
         assert open_as(name, service).url
     else:
-        assert refused(name, service).errors[0].code == "not_allowed"
+        told = refused(name, service)
+        assert told.errors[0].code == "not_allowed"
+        assert "volume" not in told.next_step, "no two people have one in common"
 
 
 @pytest.mark.parametrize("name", ["alice", "lee", "root", "bob", "kim", "mallory"])
