@@ -7,6 +7,7 @@ the channel layer.
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,6 +53,14 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
     """PostgreSQL drops no database with connections: also that of async tests' thread is closed."""
     yield
     SyncToAsync.single_thread_executor.submit(connections.close_all).result()
+
+
+@pytest.fixture(autouse=True)
+def _no_download_goes_on() -> Iterator[None]:
+    """What a test has not closed is no download of the next one's people, who have the same keys."""
+    yield
+    if downloads := sys.modules.get("portal.web.downloads"):
+        downloads.places._used.clear()
 
 
 @pytest.fixture
