@@ -194,6 +194,26 @@ async def test_of_a_long_log_a_kubelet_may_have_the_end_alone(
     assert first == b"[homeport] with times there are only the lines that the node still has"
 
 
+@pytest.mark.parametrize("has_archive", [False, True], ids=["from the pod", "from the archive"])
+async def test_a_line_without_an_end_is_passed_on_in_pieces(
+    world: World, job: Workload, has_archive: bool
+) -> None:
+    """It costs no memory, and loses neither its name, nor its time alone, nor the lines around it."""
+    endless = b"a b " * 100_000
+    log = world.cluster.pods["pod-2"] = FakeLog()
+    log.lines(b"one", endless, b"", b"three", endless)
+    log.piece_bytes = 5000
+    kept = b"\n".join([b"one", endless, b"", b"three", endless])
+    if has_archive:
+        await archive_of(job, kept, attempt=2)
+        log.vanish()
+    for replica, name in ((("worker", 0), b""), (None, b"worker-0 | ")):
+        found = [chunk async for chunk in text.job_text(job, text.LogRequest(replica))]
+        right = b"".join(name + line + b"\n" for line in kept.split(b"\n"))
+        assert b"".join(found) == right
+        assert max(map(len, found)) < 200_000, "held back until its end"
+
+
 async def test_a_text_that_breaks_off_says_so(world: World, job: Workload) -> None:
     world.cluster.pods["pod-2"].cuts = [(40, "error")]
     found = text.job_text(job, text.LogRequest(("worker", 0)))
