@@ -18,7 +18,7 @@ from portal.asgi_answer import App, Message, Receive, Send
 from portal.web import downloads
 from portal.web.refusals import Refusal, send_refusal
 
-WAIT_S = 1.0
+WAIT_S = 5.0  # the end of one that was cut has a thread's turn to wait for
 MAX_WAITING = 4  # of one badge
 _TOO_MANY = Refusal(
     429,

