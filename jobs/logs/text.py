@@ -40,6 +40,7 @@ class LogRequest:
         which: whose log; `all` has a line with attempt and replica before each.
         since: in UTC; only lines from this time on, where times are known: of pods.
         has_times: each line behind its time (RFC 3339), where times are known.
+        tells_cut: what `tail_lines` leaves out is told in a line before; who named a number knows.
     """
 
     replica: tuple[str, int] | None = None
@@ -47,6 +48,7 @@ class LogRequest:
     which: logs.Which = "latest"
     since: datetime | None = None
     has_times: bool = False
+    tells_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,9 +133,36 @@ async def job_text(job: Workload, asked: LogRequest) -> AsyncIterator[bytes]:
     for part in await sync_to_async(parts_of)(job, asked):
         head = logs.head_line(part.attempt, part.name) if asked.which == "all" else b""
         mark = logs.Prefix(f"{part.name} | ".encode() if asked.replica is None else b"")
+        if asked.tells_cut and await _is_cut(job.tenant.namespace, part, asked):
+            yield head + mark(_newest(asked.tail_lines or 0))
+            head = b""
         async for chunk in _text(job.tenant.namespace, part, asked, mark):
             yield head + chunk
             head = b""
+
+
+def _newest(count: int) -> bytes:
+    told = f"these are the newest {count:,} lines; download=1 gives all that there are"
+    return notice(told).encode()
+
+
+async def _is_cut(namespace: str, part: Part, asked: LogRequest) -> bool:
+    """Whether there are more lines than the last ones: in the pod, or archived before them."""
+    if (tail_lines := asked.tail_lines) is None:
+        return False
+    count = 0
+    if part.pod:
+        try:
+            async for chunk in _live(namespace, part.pod, tail_lines + 1, asked.since):
+                count += chunk.count(b"\n")
+        except (ClusterError, CredentialsError):
+            count = 0  # all that is archived is shown in its place
+    before = part.earlier if count else part.found and part.found.log
+    if count > tail_lines or before is None:
+        return count > tail_lines
+    if count == tail_lines:
+        return before.end_byte > 0
+    return await sync_to_async(before.tail_start)(tail_lines - count) > 0
 
 
 async def _text(

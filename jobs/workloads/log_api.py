@@ -17,10 +17,15 @@ from portal.web.fields import as_whole
 from portal.web.streaming import AbsentError
 
 MAX_TAIL = 10_000
+DEFAULT_TAIL = 1_000
 LOG_PARAMETERS = [
     OpenApiParameter("replica", description="for example worker-0; absent: all"),
     OpenApiParameter("attempt", description="1 for the first, latest (default), or all"),
-    OpenApiParameter("tail", OpenApiTypes.INT, description="lines, at most 10,000"),
+    OpenApiParameter(
+        "tail",
+        OpenApiTypes.INT,
+        description="the last lines of each replica: 1,000 if it is not given, at most 10,000",
+    ),
     OpenApiParameter(
         "since", description="seconds ago, or a time as 2026-11-24T09:00:00Z; of pods only"
     ),
@@ -37,7 +42,7 @@ def log_request(job: Workload, query: Mapping[str, str]) -> LogRequest:
     Raises:
         Refused: a parameter says nothing that can be, or names what this job has not had.
     """
-    tail = as_whole(query.get("tail", "1000"))
+    tail = as_whole(query.get("tail", str(DEFAULT_TAIL)))
     replica = _parse_replica(job, query.get("replica"))
     which = _parse_attempt(job, query.get("attempt"))
     if tail is None or not 1 <= tail <= MAX_TAIL:
@@ -48,6 +53,7 @@ def log_request(job: Workload, query: Mapping[str, str]) -> LogRequest:
         which,
         _parse_since(query.get("since", "")),
         query.get("timestamps") == "1",
+        tells_cut="tail" not in query,
     )
 
 
