@@ -74,7 +74,7 @@ def find_problem(
     Args:
         totals: MiB that there are of what is used, as the pod told.
     """
-    memory = {"memory_mib": most.memory_mib, **(totals or {})}
+    memory = {**(totals or {}), "memory_mib": most.memory_mib}
     for name, (mean, peak) in minute.used.items():
         if mean > peak:
             return f"{name}: the mean of a minute ({mean}) is above its peak ({peak})"

@@ -178,7 +178,9 @@ def test_more_than_there_is_is_left_out_and_said(
     Node.objects.create(name="node-1", capacity=has, labels={"nvidia.com/gpu.memory": "24000"})
     Node.objects.create(name="node-2", capacity={**has, "cpu": 999_000, "memory": 999 * GIB})
     Replica.objects.create(workload=job, role="worker", index=0, node="node-1")
-    body = told(minute(NOW - 60), {"at": NOW, "used": used}, method=method)
+    # What a pod says that there is lifts no bound but that of its own volumes.
+    totals = {"data_mib": 10240, "memory_mib": 2**33, "cpu_m": 2**33, "gpu0.memory_mib": 2**33}
+    body = told(minute(NOW - 60), {"at": NOW, "used": used}, method=method, totals=totals)
     assert tell(job, body)[0] == 200  # the other minute is good
     row = ReplicaUsage.objects.get()
     assert (row.last_at == NOW, row.problem == "") == (is_kept, is_kept)
@@ -186,7 +188,7 @@ def test_more_than_there_is_is_left_out_and_said(
     assert row.cpu_m_peak <= 16000
     assert row.memory_mib_peak <= 64 * 1024
     if not is_kept:  # and alone it is refused
-        alone = told({"at": NOW, "used": used}, method=method)
+        alone = told({"at": NOW, "used": used}, method=method, totals=totals)
         assert tell(job, alone)[1]["text"] == row.problem
 
 
