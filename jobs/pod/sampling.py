@@ -62,6 +62,10 @@ class Cgroup:
         self.method = method
         self._folders = folders
 
+    @property
+    def memory_folder(self) -> str:
+        return self._folders["memory"]
+
     def _of(self, controller: str, name: str) -> str:
         return os.path.join(self._folders[controller], name)
 
@@ -108,6 +112,27 @@ def find_cgroup(top: str = "/") -> Optional[Cgroup]:
     if all(name in first and os.path.exists(os.path.join(first[name], _V1[name])) for name in _V1):
         return Cgroup("cgroup1", first)
     return None
+
+
+# Where a container sees its own group, of version 2 and of 1, and where one sees nothing else of it.
+_OOM_FILES = ("sys/fs/cgroup/memory.events", "sys/fs/cgroup/memory/memory.oom_control")
+
+
+def find_oom_file(top: str = "/") -> str:
+    """The file in which the kernel counts the processes that it ended for want of memory; empty: there is none."""
+    folders = []
+    with contextlib.suppress(OSError, ValueError):
+        group = find_cgroup(top)
+        folders = [group.memory_folder] if group is not None else []
+    names = [
+        os.path.join(folder, os.path.basename(name)) for folder in folders for name in _OOM_FILES
+    ]
+    names += [os.path.join(top, name) for name in _OOM_FILES]
+    for name in names:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if "oom_kill" in _pairs(name):
+                return name
+    return ""
 
 
 class Processes:
@@ -182,6 +207,19 @@ class Reader:
         self.method: str = self._source.method
         self._last: Optional[Reading] = None
         self._last_at = 0.0
+        self._oom_file = find_oom_file()
+        self._oom_before = self._count_oom_kills()  # of a group that is not the container's alone
+
+    @property
+    def oom_kills(self) -> int:
+        """How many processes the kernel has ended for want of memory since this began to look."""
+        return max(0, self._count_oom_kills() - self._oom_before)
+
+    def _count_oom_kills(self) -> int:
+        try:
+            return int(_pairs(self._oom_file)["oom_kill"]) if self._oom_file else 0
+        except (OSError, ValueError, KeyError, IndexError):
+            return 0
 
     def read(self, at: float) -> Figures:
         """
@@ -238,6 +276,7 @@ class Sampler(threading.Thread):
         self._end = threading.Event()
         self._reader: Optional[Reader] = None
         self._minutes: Dict[int, Dict[str, List[float]]] = {}  # name -> count, sum, most
+        self._told_kills = self._tried_kills = 0
 
     def run(self) -> None:
         with contextlib.suppress(Exception):  # never the program's trouble
@@ -247,13 +286,19 @@ class Sampler(threading.Thread):
             due = time.monotonic() + random.uniform(0, POST_S)
             while not self._end.wait(SAMPLE_S):
                 self.sample()
-                if time.monotonic() >= due and len(self._minutes) > 1:
+                is_due = time.monotonic() >= due or self._has_kills_to_tell
+                if is_due and len(self._minutes) > 1:
                     wait_s = self.tell(int(time.time() // 60))
                     if wait_s <= 0:
                         return
                     due = time.monotonic() + wait_s
             self.sample()
             self.tell(int(time.time() // 60) + 1)
+
+    @property
+    def _has_kills_to_tell(self) -> bool:
+        """News that do not wait for as long as figures do."""
+        return self._reader is not None and self._reader.oom_kills > self._tried_kills
 
     def finish(self) -> None:
         """Tells what is left of the last minutes, in one try that is not waited for long."""
@@ -281,8 +326,10 @@ class Sampler(threading.Thread):
         reader, told = self._reader, [minute for minute in sorted(self._minutes) if minute < before]
         if reader is None or not told:
             return POST_S
+        kills = self._tried_kills = reader.oom_kills
         body = {
             "method": reader.method,
+            "oom_kills": kills - self._told_kills,
             "gpu_note": reader.gpu_note,
             "totals": {name: int(value) for name, value in reader.totals.items()},
             "minutes": [
@@ -306,6 +353,7 @@ class Sampler(threading.Thread):
             if not error.status:
                 return POST_S  # told again with the next ones
             answer = {}  # it will not have them
+        self._told_kills = kills
         for minute in told:
             del self._minutes[minute]
         return max(POST_S, float(answer.get("next_s") or POST_S))

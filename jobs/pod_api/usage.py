@@ -16,7 +16,7 @@ from jobs.models import Workload
 from jobs.pod_api.base import pod_view, read_body
 from jobs.pod_api.gate import service_of
 from jobs.pod_api.runner import check_replica, of_job, refuse_archived
-from jobs.usage import measured
+from jobs.usage import measured, memory_kills
 from jobs.usage.minutes import Told, find_problem
 from portal.errors import Refused
 
@@ -35,6 +35,8 @@ def _kept(
         if problem:
             raise Refused(problem, "invalid", 400)
         raise Refused("these minutes are known already", "known", 409)
+    if told.oom_kills:
+        memory_kills.record(workload, role, index, told)
     return {"next_s": measured.next_s()}
 
 

@@ -377,6 +377,13 @@ ROWS: dict[str, tuple[str, str]] = {
         "{who} used more than its {limit} of memory and was ended.",
         "Request more memory, or use a smaller batch.",
     ),
+    "process_out_of_memory": (
+        "{who} reached its limit of {limit} of memory, and a process of it was ended; the rest goes on.",
+        (
+            "Request more memory, or hold less at a time. What a notebook's kernel held is gone: it has "
+            "started again without its variables."
+        ),
+    ),
     "signal": ("{who} was ended by signal {number} ({name}){words}", "{hint}"),
     "deadline": (
         "The training reached its deadline of {deadline}.",

@@ -46,12 +46,14 @@ class Told(msgspec.Struct):
         method: where CPU and memory were read.
         gpu_note: why no GPU is measured; empty: they are, or there is none.
         totals: MiB that there are of what is used.
+        oom_kills: processes that the kernel has ended for want of memory since it was told last, while the rest went on.
     """
 
     minutes: Annotated[list[Minute], Meta(min_length=1, max_length=130)]
     method: Annotated[str, Meta(pattern=r"^(cgroup1|cgroup2|processes)\Z")]
     gpu_note: Annotated[str, Meta(pattern=r"^[a-z0-9_]{0,32}\Z")] = ""
     totals: Annotated[dict[Name, Amount], Meta(max_length=MAX_FIGURES)] = {}
+    oom_kills: Annotated[int, Meta(ge=0, le=2**31)] = 0
 
 
 class Most(NamedTuple):

@@ -8,7 +8,9 @@ from jobs.kinds.next_steps import NextSteps
 from jobs.kinds.registry import KINDS
 from jobs.models import Workload, WorkloadEvent
 from jobs.rules import patterns, waits
+from jobs.rules.reasons import Reason
 from jobs.rules.states import Desired, WorkloadState
+from jobs.usage import memory_kills
 from jobs.usage.measured import Utilisation, low_text
 from jobs.workloads.queue_place import ShownPlace, place_of
 from tenants import policy
@@ -138,6 +140,11 @@ class WorkloadPage:
     def low_use(self) -> str:
         """Of what it uses little; empty: of nothing, or it does not run."""
         return low_text(self.workload)
+
+    @cached_property
+    def memory_kill(self) -> tuple[Reason, WorkloadEvent] | None:
+        """That the kernel has ended a process of it for want of memory, and when the last time."""
+        return memory_kills.find_latest(self.workload, self._latest_events)
 
     @cached_property
     def utilisation(self) -> Utilisation:

@@ -16,7 +16,15 @@ import pytest
 from jobs.pod import nvml, sampling
 from jobs.pod.errors import PortalError
 from jobs.pod.nvml import Gpus
-from jobs.pod.sampling import Cgroup, Processes, Reader, Reading, Sampler, find_cgroup
+from jobs.pod.sampling import (
+    Cgroup,
+    Processes,
+    Reader,
+    Reading,
+    Sampler,
+    find_cgroup,
+    find_oom_file,
+)
 
 MIB = 2**20
 POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podab12.slice/cri-containerd-7f.scope"
@@ -309,3 +317,68 @@ def test_the_end_is_told_and_a_portal_that_hangs_is_not_waited_for(
     assert not sampler.is_alive()
     (body,) = told
     assert body["minutes"][0]["used"]["memory_mib"][0] > 0
+
+
+OOM_1 = "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"
+OOM_2 = "low 0\nhigh 0\nmax 41\noom 3\noom_kill {}\noom_group_kill 0\n"
+GROUPS_1 = f"4:memory:{POD}\n3:cpu,cpuacct:{POD}\n0::/\n"
+OWN_1 = {f"sys/fs/cgroup/{name}": text for name, text in V1.items()}
+EVENTS_1, EVENTS_2 = "sys/fs/cgroup/memory/memory.oom_control", "sys/fs/cgroup/memory.events"
+
+
+@pytest.mark.parametrize(
+    ("groups", "mounts", "files", "path", "text"),
+    [
+        ("0::/\n", MOUNT_2.format(root="/"), of_2("sys/fs/cgroup"), EVENTS_2, OOM_2),
+        (f"0::{POD}\n", MOUNT_2.format(root="/"), of_2(f"sys/fs/cgroup{POD}"),
+         f"sys/fs/cgroup{POD}/memory.events", OOM_2),
+        (GROUPS_1, MOUNTS_1, OWN_1, EVENTS_1, OOM_1),
+        # Where the container is shown this file and nothing else of its group.
+        ("0::/\n", "1 0 0:1 / / rw - ext4 a rw\n", {}, EVENTS_1, OOM_1),
+        ("0::/\n", "1 0 0:1 / / rw - ext4 a rw\n", {}, EVENTS_2, OOM_2),
+    ],
+    ids=["v2", "v2-whole-tree", "v1", "v1-file", "v2-file"],
+)  # fmt: skip
+def test_ends_for_want_of_memory_are_counted_and_told_once(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    groups: str,
+    mounts: str,
+    files: dict[str, str],
+    path: str,
+    text: str,
+) -> None:
+    top = tree(tmp_path, groups, mounts, {**files, path: text.format(2)})
+    found = find_oom_file(top)
+    assert found == os.path.join(top, path)
+    monkeypatch.setattr(sampling, "find_oom_file", lambda: found)
+    bodies: list[dict[str, Any]] = []
+    is_away = [False]
+
+    def post(body: dict[str, Any]) -> dict[str, Any]:
+        if is_away[0]:
+            raise PortalError("away")
+        bodies.append(body)
+        return {}
+
+    sampler = Sampler(post, os.getpid(), {})
+    sampler._reader = Reader(os.getpid(), {})
+
+    def tell() -> int:
+        sampler.sample()
+        sampler.tell(2**40)
+        return int(bodies[-1]["oom_kills"])
+
+    assert tell() == 0  # those of before
+    Path(found).write_text(text.format(5))
+    is_away[0] = True
+    tell()
+    is_away[0] = False
+    assert [tell(), tell()] == [3, 0]
+
+
+def test_without_a_group_nothing_is_counted(tmp_path: Path) -> None:
+    """A machine with neither version; and the files of a kernel before 4.13, which do not count."""
+    assert find_oom_file(tree(tmp_path, "0::/\n", "1 0 0:1 / / rw - ext4 a rw\n", {})) == ""
+    older = {EVENTS_1: "oom_kill_disable 0\nunder_oom 0\n"}
+    assert find_oom_file(tree(tmp_path / "older", GROUPS_1, MOUNTS_1, {**OWN_1, **older})) == ""

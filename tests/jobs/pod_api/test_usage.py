@@ -18,6 +18,7 @@ from jobs.models import Node, Replica, Workload
 from jobs.rules.states import Desired
 from jobs.usage import measured, minutes
 from jobs.usage.models import ReplicaUsage, UsageHour
+from tests.browsing import client_of, read
 from tests.factories import make_job, make_service, make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -339,3 +340,38 @@ def test_the_rule_takes_what_runs_and_is_low_for_long_enough(job: Workload, sett
     settings.LOW_USE_PERCENT = 10
     Workload.objects.filter(pk=job.pk).update(state="stopping")
     assert found() == []
+
+
+def test_a_process_that_was_ended_for_memory_is_an_event_and_a_line_of_the_page(
+    job: Workload,
+) -> None:
+    began = timezone.now()
+    Workload.objects.update(state="running", started_at=began)
+    assert tell(job, told(minute()))[0] == 200
+    assert not job.events.exists()
+    body = told(minute(NOW + 60), oom_kills=3)
+    assert [tell(job, body)[0] for _ in range(2)] == [200, 409]
+    event = job.events.get()
+    text = "worker-0 reached its limit of 8Gi of memory, and a process of it was ended; the rest goes on."
+    assert (event.reason, event.subject, event.message) == (
+        "process_out_of_memory",
+        "worker-0",
+        text,
+    )
+    assert (event.is_warning, event.count) == (True, 3)
+    browser = client_of(job.tenant.owner)
+    page = read(browser, f"/trainings/{job.pk}/")
+    shown = page.one("div", id="memory-kill").text
+    assert text in shown
+    assert "Request more memory" in shown
+    # A later start, and an end, have nothing of it but the event.
+    for changed in ({"started_at": began + timedelta(minutes=9)}, {"state": "failed"}):
+        Workload.objects.update(**{"started_at": began, **changed})
+        assert not read(browser, f"/trainings/{job.pk}/").all("div", id="memory-kill")
+    notebook = make_service(job.tenant, generation=2, state="running", started_at=began)
+    where, token = f"services/{notebook.pk}/usage/2/", usage_token(notebook.pk)
+    assert post(where, told(minute(), oom_kills=1), token)[0] == 200
+    assert notebook.events.get().message.startswith("The notebook reached its limit of ")
+    assert (
+        "variables" in read(browser, f"/notebooks/{notebook.pk}/").one("div", id="memory-kill").text
+    )
