@@ -11,7 +11,7 @@ from typing import List, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from jobs.pod.protocol import codes
 from jobs.pod.redaction import Redaction
-from jobs.pod.tail import Tail
+from jobs.pod.tail import OutputTail
 
 LINE_CHARS = 300
 _ESCAPES = re.compile(
@@ -278,7 +278,7 @@ class LastLines:
         lines: those that are not blank, without the blanks around them.
     """
 
-    def __init__(self, tail: Tail) -> None:
+    def __init__(self, tail: OutputTail) -> None:
         text = tail.data.decode("utf-8", "replace").replace("\r\n", "\n")
         text = _RETURN_IN_WORD.sub(r"\\r", text).replace("\r", "\n")
         text = "\n".join(map(_bare, _ESCAPES.sub("", text).splitlines()))
@@ -365,7 +365,7 @@ def _indent(row: str) -> int:
 
 
 def diagnose(
-    tail: Tail,
+    tail: OutputTail,
     exit_code: int = 1,
     *,
     redaction: Optional[Redaction] = None,

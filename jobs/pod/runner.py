@@ -67,7 +67,7 @@ from jobs.pod.redaction import Redaction, secret_values
 from jobs.pod.sampling import Sampler
 from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
 from jobs.pod.shipping import Shipper, ship_kept
-from jobs.pod.tail import Tail
+from jobs.pod.tail import OutputTail
 from jobs.pod.volume import LogVolume, is_full
 
 # Where the store is full: it stays so until somebody makes room, and this pod holds the program's GPUs
@@ -122,7 +122,7 @@ class Runner:
         self._at_line_start = True
         self._told_problem = False
         self._blocked_until = float("inf")
-        self._tail = Tail()  # of what the program wrote
+        self._tail = OutputTail()  # of what the program wrote
         self._command: List[str] = []
         self._env: Dict[str, str] = {}
         self._secrets = secrets

@@ -4,7 +4,7 @@ TAIL_BYTES = 64 * 1024
 HEAD_BYTES = 4096  # of a line that began before the tail: more than any reason quotes
 
 
-class Tail:
+class OutputTail:
     """Keeps the last `TAIL_BYTES`, and of a line that began before them its beginning: what is quoted begins there."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobs.pod.diagnosis import LINE_CHARS, Finding, diagnose
 from jobs.pod.protocol import codes
 from jobs.pod.redaction import HIDDEN, Redaction
-from jobs.pod.tail import TAIL_BYTES, Tail
+from jobs.pod.tail import TAIL_BYTES, OutputTail
 from jobs.rules import reasons
 from tests.jobs.pod.pods import Pod
 
@@ -52,8 +52,8 @@ LINES = {
 }
 
 
-def tail_of(output: bytes, chunk_bytes: int = 64 * 1024) -> Tail:
-    tail = Tail()
+def tail_of(output: bytes, chunk_bytes: int = 64 * 1024) -> OutputTail:
+    tail = OutputTail()
     for at in range(0, len(output), chunk_bytes):
         tail.feed(output[at : at + chunk_bytes])
     return tail
@@ -274,7 +274,7 @@ def test_a_long_last_line_is_told_from_its_beginning(output: str, words: str) ->
 
 
 def test_a_line_without_end_is_not_kept() -> None:
-    tail = Tail()
+    tail = OutputTail()
     for _ in range(100):
         tail.feed(b"x" * 2**20)
     assert len(tail.data) <= 2 * TAIL_BYTES
@@ -283,7 +283,7 @@ def test_a_line_without_end_is_not_kept() -> None:
 
 @given(st.lists(st.binary(max_size=300), max_size=30), st.integers(1, 40))
 def test_the_tail_of_a_short_output_is_all_of_it(chunks: list[bytes], times: int) -> None:
-    tail, whole = Tail(), b""
+    tail, whole = OutputTail(), b""
     for chunk in chunks * times:
         tail.feed(chunk)
         whole += chunk

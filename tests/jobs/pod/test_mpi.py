@@ -12,7 +12,7 @@ import pytest
 from deploy.testcluster.ports import free_port
 from jobs.pod.diagnosis import Finding, diagnose
 from jobs.pod.fetch import MPI_MODULES, write_program
-from jobs.pod.tail import Tail
+from jobs.pod.tail import OutputTail
 from onebox.testing.processes import naming
 from tests.jobs.pod.pods import FakeDoor, Pod, wait_until
 from tests.tools.missing import is_missing
@@ -235,6 +235,6 @@ OLDER = ["mpirun", "-bind-to", "none", "-map-by", "slot", "python", "t.py"]
 def test_what_mpirun_says_of_slots_and_options_is_told(
     output: str, command: list[str], code: str, words: str
 ) -> None:
-    tail = Tail()
+    tail = OutputTail()
     tail.feed(output.encode())
     assert diagnose(tail, 1, command=command, slots=2) == Finding(code, words)
