@@ -83,6 +83,13 @@ def settings_v2(resources: Resources) -> list[tuple[str, str, str]]:
     return settings
 
 
+# https://docs.kernel.org/admin-guide/cgroup-v2.html, https://docs.kernel.org/admin-guide/cgroup-v1/memory.html
+_SEEN_AT = {
+    "memory.events": "/sys/fs/cgroup/memory.events",
+    "memory.oom_control": "/sys/fs/cgroup/memory/memory.oom_control",
+}
+
+
 class Group:
     """The group (in version 1: one per controller) of one run of a container."""
 
@@ -94,6 +101,13 @@ class Group:
         """Return descriptors to which a process writes "0" to join; the caller closes them."""
         flags = os.O_WRONLY | os.O_CLOEXEC
         return [os.open(folder / "cgroup.procs", flags) for folder in self._folders]
+
+    @property
+    def events(self) -> tuple[Path, str] | None:
+        """The file in which the kernel counts, and where a container with this group of its own sees it."""
+        if self._events is None:
+            return None
+        return self._events, _SEEN_AT[self._events.name]
 
     def oom_kills(self) -> int:
         """Return how many processes the kernel killed here for memory."""

@@ -92,6 +92,7 @@ def _root_plan(spec: dict[str, Any]) -> RootPlan:
         root_bytes=spec["root_bytes"],
         tmp_bytes=spec["tmp_bytes"],
         read_only=spec["read_only_root"],
+        oom_events=spec.get("oom_events"),
         owned_folders=[spec["env"].get("HOME", "/"), spec["cwd"]],
     )
 

@@ -167,6 +167,8 @@ class Pod:
         try:
             fds = group.open() if group else []
             request = self._request(spec, key, (uid, gid), message_path)
+            if group is not None and group.events is not None:
+                request["oom_events"] = [str(part) for part in group.events]
             reply = await self.ask({"op": "run", "spec": request}, fds)
         except Refused as refusal:
             await self._clear(key)

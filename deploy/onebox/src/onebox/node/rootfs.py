@@ -67,6 +67,8 @@ class RootPlan(NamedTuple):
         mounts: image's and pod's, each {source, path, read_only, kind, size_bytes, sub_path}.
         tmpfs_folder: where the pod's shared tmpfs volumes are mounted, by name.
         etc: file name -> text, written into /etc.
+        oom_events: the file in which the kernel counts whom it ended for want of memory, and where it is seen;
+            None: no control group counts it.
         owned_folders: made when they do not exist, and given to the user (HOME, working directory).
     """
 
@@ -81,6 +83,7 @@ class RootPlan(NamedTuple):
     tmp_bytes: int
     read_only: bool
     owned_folders: Sequence[str]
+    oom_events: Sequence[str] | None = None
 
 
 class _Tree(NamedTuple):
@@ -98,7 +101,7 @@ def build_root(plan: RootPlan) -> None:
         Failure: a mount of the pod cannot be made; the text names it.
         OSError: the machinery itself failed.
     """
-    host_trees = [*_take_host(plan.devices)]
+    host_trees = [*_take_host(plan.devices), *_take_oom_events(plan)]
     pod_trees = [_take_mount(mount, plan.tmpfs_folder) for mount in plan.mounts]
     pod_trees.sort(key=lambda tree: tree.path.count("/"))
     options = f"mode=755,size={plan.root_bytes}"
@@ -153,6 +156,16 @@ def _sys_entries(devices: Sequence[str]) -> list[str]:
         return list(_SYS_ENTRIES)
     roots = [name for name in os.listdir("/sys/devices") if name.startswith("pci")]
     return [*_SYS_ENTRIES, *_SYS_ENTRIES_FOR_GPUS, *(f"devices/{name}" for name in roots)]
+
+
+def _take_oom_events(plan: RootPlan) -> list[_Tree]:
+    """Without it the program is started all the same: it only counts."""
+    if plan.oom_events is None:
+        return []
+    source, path = plan.oom_events
+    with contextlib.suppress(OSError):
+        return [_take(source, path, _HOST_ATTRIBUTES | ATTR_NOEXEC)]
+    return []
 
 
 def _take(source: str, path: str, attributes: int) -> _Tree:

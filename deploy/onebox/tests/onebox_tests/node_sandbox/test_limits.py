@@ -74,6 +74,31 @@ async def test_a_killed_child_counts_when_the_program_fails_of_it(bench, pod):
     assert ended.code in (1, 137)
 
 
+async def test_a_container_sees_how_many_of_its_processes_were_ended_for_memory(bench, pod):
+    """As with a kubelet, whose containers see their control group: no other program is told of it."""
+    if bench.sandbox.limits.memory != "cgroup":
+        pytest.skip("no control group limits memory here: the whole container is ended")
+    program = f"""
+import glob, subprocess, sys
+[path] = glob.glob("/sys/fs/cgroup/memory.events") + glob.glob("/sys/fs/cgroup/memory/memory.oom_control")
+def kills():
+    return [int(line.split()[1]) for line in open(path) if line.startswith("oom_kill ")]
+print(kills(), flush=True)
+subprocess.run([{PYTHON!r}, "-I", "-S", "-c", {FILL!r}, str(200 << 20), "5"])
+print(kills(), flush=True)
+try:
+    open(path, "w")
+except OSError as error:
+    print(type(error).__name__)
+"""
+    ended, text = await bench.run(pod, PYTHON, "-I", "-S", "-c", program, memory_bytes=100 * MIB)
+    lines = text.splitlines()
+    assert lines[0] == "[0]", text
+    # Version 2 ends all of the group at once.
+    assert ended.oom_killed or lines[1] == "[1]", text
+    assert ended.oom_killed or lines[2] in {"OSError", "PermissionError"}, text
+
+
 async def test_other_containers_of_the_pod_live_on(bench, pod):
     other = await bench.start(pod, "/bin/sleep", "100", memory_bytes=50 * MIB)
     assert (await fill(bench, pod, 200, 5, 100)).oom_killed
