@@ -17,6 +17,7 @@ from portal.pools import Pool
 
 Count = Annotated[int, Meta(ge=0)]
 MINUTE_S, YEAR_S = 60, 365 * 86400
+CONTAINER_DISK_BYTES, LEAST_DISK_BYTES = 20 * 2**30, 2**28
 
 
 class Scalar(str):
@@ -150,6 +151,7 @@ class Catalog(CatalogPart, frozen=True, kw_only=True):
     sizes: tuple[Size, ...]
     max_gpu_per_replica: Count
     max_replicas_per_role: Count
+    container_disk: Bytes = Bytes(CONTAINER_DISK_BYTES)
     max_array: Annotated[int, Meta(ge=1, le=1000)] = (
         1000  # names of pods have room for three digits
     )
@@ -166,9 +168,16 @@ class Catalog(CatalogPart, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         pools.check(self.pools)
+        if self.container_disk < LEAST_DISK_BYTES:
+            raise ValueError("container_disk is less than 256Mi, in which no program starts")
         unknown = set(self.notebooks.sizes.offered) - {size.slug for size in self.sizes}
         if unknown:
             raise ValueError(f"notebooks.sizes.offered names {min(unknown)!r}, which is no size")
+
+    @property
+    def container_disk_text(self) -> str:
+        """As Kubernetes writes it."""
+        return quantity.memory_text(int(self.container_disk))
 
     @property
     def notebook_sizes(self) -> dict[str, Size]:
@@ -249,6 +258,15 @@ def max_duration_s(kind: str) -> int | None:
     except ConfigurationError:
         return None
     return None if most_s is None else int(most_s)
+
+
+def container_disk_text() -> str:
+    """As much as a container may write to its node's disk; as the catalog has it that is built in, while the file
+    cannot be used."""
+    try:
+        return get_catalog().container_disk_text
+    except ConfigurationError:
+        return quantity.memory_text(CONTAINER_DISK_BYTES)
 
 
 def known_pools() -> tuple[Pool, ...]:

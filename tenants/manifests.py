@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from portal import quantity
+from portal.catalog import container_disk_text
 from portal.cluster import manifests, resources
 from portal.errors import ConfigurationError
 from tenants.borrowing import borrowed
@@ -123,6 +124,7 @@ class TenantManifest:
     gate_doctor: bool  # whether Homeport's doctor may come to gates as browsers do
     closed_cidrs: tuple[str, ...]
     is_internet_open: bool
+    disk: str  # that a container which says nothing may write to its node's
     role_grants: tuple[RoleGrant, ...] = ROLE_GRANTS
     pod_security_version: str = POD_SECURITY_VERSION
     quota_name: str = QUOTA
@@ -265,6 +267,7 @@ def tenant_manifest(tenant: Tenant, *, quota_closed: bool = False) -> TenantMani
         closed_cidrs=closed,
         # An `except` must be smaller than its range, so closing everything is no rule at all.
         is_internet_open="0.0.0.0/0" not in closed,
+        disk=container_disk_text(),
     )
 
 

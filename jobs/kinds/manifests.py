@@ -65,6 +65,7 @@ class PodSettings:
     """What all pods of a person have in common in this installation; limits in bytes.
 
     Attributes:
+        disk: as much as each container may write to its node's disk, as Kubernetes writes it.
         account: ServiceAccount of the tenant's namespace; it may do nothing and has no token.
         node_selector: labels of the nodes that they run on.
         avoided_nodes: names of nodes that are kept for others.
@@ -82,6 +83,7 @@ class PodSettings:
     log_archive_bytes: int
     artifacts_bytes: int
     bundle_bytes: int
+    disk: str
     account: str = ACCOUNT
     node_selector: Mapping[str, str] = field(default_factory=dict)
     avoided_nodes: tuple[str, ...] = ()
@@ -224,6 +226,7 @@ def pod_settings(
         log_archive_bytes=settings.LOG_ARCHIVE_MAX_BYTES,
         artifacts_bytes=settings.ARTIFACTS_MAX_BYTES,
         bundle_bytes=settings.BUNDLE_MAX_BYTES,
+        disk=catalog.container_disk_text,
         node_selector=settings.NODE_SELECTOR,
         avoided_nodes=() if grant is None else tuple(grant.avoided_nodes),
         preferred_nodes=() if grant is None else tuple(grant.found_nodes)[:PREFERRED_MOST],

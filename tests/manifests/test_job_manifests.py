@@ -34,6 +34,7 @@ from portal.cluster.manifests import Object, spec_hash
 from portal.pools import Pool
 from tests.manifests import HOSTILE, altered, check_restricted, shape, unsaved
 
+DISK = "ephemeral-storage"
 GOLDEN = Path(__file__).parent / "golden"
 PODS = PodSettings(
     portal_url="http://10.244.0.1:8000",
@@ -43,6 +44,7 @@ PODS = PodSettings(
     log_archive_bytes=2 * 2**30,
     artifacts_bytes=5 * 2**30,
     bundle_bytes=512 * 2**20,
+    disk="20Gi",
 )
 WORKER = {"count": 2, "cpu_millicores": 1500, "memory_bytes": 2 * 2**30, "gpu_count": 1}
 PS = {"count": 2, "cpu_millicores": 500, "memory_bytes": 2**30, "gpu_count": 0}
@@ -154,7 +156,12 @@ def everything(pods: PodSettings = PODS) -> list[Object]:
 def test_every_pod_passes_the_restricted_pod_security_standard(spec: dict[str, Any]) -> None:
     check_restricted(spec, {"emptyDir", "configMap", "secret", "persistentVolumeClaim"})
     for container in [*spec.get("initContainers", []), *spec["containers"]]:
-        assert container["resources"]["requests"] == container["resources"]["limits"]
+        requests, limits = (dict(container["resources"][side]) for side in ("requests", "limits"))
+        # Disk is bounded, and none is asked for: no queue of ours counts it, and the scheduler would wait.
+        assert (requests.pop(DISK), limits.pop(DISK)) == ("0", PODS.disk)
+        assert requests == limits
+    for volume in spec["volumes"]:
+        assert "emptyDir" not in volume or volume["emptyDir"]["sizeLimit"]
 
 
 def test_the_init_container_never_makes_a_pod_need_more() -> None:
@@ -171,7 +178,7 @@ def test_what_is_counted_is_what_is_rendered() -> None:
     )
     job = render_training(TF_PS, attempt=1, pods=PODS)[0]
     limits = job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
-    assert limits == {"cpu": "1500m", "memory": "2Gi", "nvidia.com/gpu": "1"}
+    assert limits == {"cpu": "1500m", "memory": "2Gi", "nvidia.com/gpu": "1", DISK: "20Gi"}
 
 
 def test_creations_of_a_submit_are_five_and_one_per_parameter_server() -> None:

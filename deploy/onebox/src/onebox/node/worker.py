@@ -29,6 +29,7 @@ from onebox.node.podobject import PodObject
 from onebox.node.podspec import pod_owner, pod_spec
 from onebox.node.projection import VolumeError
 from onebox.node.publisher import StatusPublisher
+from onebox.node.localdisk import find_excess, read_bounds, used_bytes
 from onebox.node.record import (
     ContainerRecord,
     Stage,
@@ -48,6 +49,10 @@ log = logging.getLogger(__name__)
 PROGRESS_ANNOTATION = "homeport.dev/pull-progress"
 FIRST_SETUP_PAUSE_S = 0.5
 LONGEST_SETUP_PAUSE_S = 8.0
+# The kubelet looks as often (pkg/kubelet/kubelet.go, evictionMonitoringPeriod); where looking takes long, rarer.
+DISK_PERIOD_S, DISK_SHARE = 10.0, 0.1
+# For the end of what exceeded it; the kubelet gives no more either.
+EVICTION_GRACE_S = 1.0
 # After a fault in computing the status.
 FAULT_PAUSE_S = 10.0
 
@@ -179,10 +184,12 @@ class PodWorker:
     async def _live(self) -> None:
         """Start and stop containers until nothing will run any more; then clean up."""
         self._publisher.touch()
+        watching = asyncio.create_task(self._watch_disk())
         try:
             while not await self._step():
                 pass
         finally:
+            await _cancel(watching)
             await self._tear_down()
         self.is_over = True
         self.changed()
@@ -249,6 +256,24 @@ class PodWorker:
             grace_s = float(self.pod["spec"].get("terminationGracePeriodSeconds", 30))
             self._kill_at_s = time.monotonic() + grace_s
         return self._kill_at_s
+
+    async def _watch_disk(self) -> None:
+        """End the pod when it has written more to this machine's disk than it may."""
+        bounds = read_bounds(self.pod)
+        folder = self._context.pod_folder(self._uid) / "volumes"
+        logs = self._context.log_folder(self.pod)
+        pause_s = DISK_PERIOD_S
+        while bounds and self._ending is None:
+            await asyncio.sleep(pause_s)
+            began_s = time.monotonic()
+            used = await asyncio.to_thread(used_bytes, bounds, folder, logs)
+            pause_s = max(DISK_PERIOD_S, (time.monotonic() - began_s) / DISK_SHARE)
+            message = find_excess(bounds, used)
+            if message and self._ending is None:
+                self._shorten(time.monotonic() + EVICTION_GRACE_S)
+                self._ending = Ending("Evicted", message, phase="Failed")
+                self._tell("Warning", "Evicted", message)
+                self.changed()
 
     # -- sandbox and volumes --------------------------------------------------------------
 

@@ -100,3 +100,41 @@ def test_a_claim_in_use_waits_for_its_pod(space: Space):
     assert space.kube.find(space.path("persistentvolumeclaims", "c")) is not None
     space.kube.delete(space.path("pods", "p"), grace_s=0)
     space.kube.wait_gone(space.path("persistentvolumeclaims", "c"))
+
+
+def disk_pod(script: str, limit: str, volume_limit: str | None = None) -> Json:
+    """A pod that may write so much, runs a script and then goes on for an hour."""
+    source = {} if volume_limit is None else {"sizeLimit": volume_limit}
+    main = {
+        "name": "main",
+        "image": "scratch:shell",
+        "command": ["sh", "-c", f"{script}; sleep 3600"],
+        "resources": {
+            "requests": {"ephemeral-storage": "0"},
+            "limits": {"ephemeral-storage": limit},
+        },
+        "volumeMounts": [{"name": "v", "mountPath": "/workspace"}],
+    }
+    volumes = [{"name": "v", "emptyDir": source}]
+    return {"restartPolicy": "Never", "containers": [main], "volumes": volumes}
+
+
+FILL = "head -c 3000000 /dev/zero > /workspace/x"
+EXCEEDED = {
+    "volume": (disk_pod(FILL, "1Gi", "1Mi"), 'volume "v" exceeds the limit "1Mi"'),
+    "pod": (disk_pod(FILL, "1Mi"), "total limit of containers 1Mi"),
+    "log": (disk_pod("yes | head -c 3000000", "1Mi"), "total limit of containers 1Mi"),
+}
+
+
+def test_a_pod_that_writes_more_than_it_may_is_ended_and_no_other(space: Space) -> None:
+    made = {**EXCEEDED, "neighbour": (disk_pod(FILL, "1Gi", "1Gi"), "")}
+    for name, (spec, _words) in made.items():
+        space.kube.create(space.path("pods"), {"metadata": {"name": name}, "spec": spec})
+    for name, (_spec, words) in EXCEEDED.items():
+        ended = space.kube.wait(
+            space.path("pods", name), lambda p: (p.get("status") or {}).get("phase") == "Failed"
+        )
+        assert ended["status"]["reason"] == "Evicted"
+        assert words in ended["status"]["message"]
+    assert space.kube.get(space.path("pods", "neighbour"))["status"]["phase"] == "Running"
