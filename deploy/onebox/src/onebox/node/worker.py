@@ -25,11 +25,11 @@ from onebox.node.container import ContainerRunner
 from onebox.node.context import NodeContext
 from onebox.node.downward import PodView
 from onebox.node.events import reference_to
+from onebox.node.localdisk import find_excess, read_bounds, used_bytes
 from onebox.node.podobject import PodObject
 from onebox.node.podspec import pod_owner, pod_spec
 from onebox.node.projection import VolumeError
 from onebox.node.publisher import StatusPublisher
-from onebox.node.localdisk import find_excess, read_bounds, used_bytes
 from onebox.node.record import (
     ContainerRecord,
     Stage,
