@@ -10,7 +10,7 @@ PACKAGE = "homeport-client"
 
 @cache
 def own_version() -> str:
-    """What the package was built as; in a checkout (`pip install --editable`) what that is now."""
+    """What the package was built as; in a checkout (`pip install -e`) what that is now."""
     client = Path(__file__).resolve().parents[1]
     checkout = client.parents[1]
     told_by = checkout / "portal" / "version.py"

@@ -1,53 +1,56 @@
-"""Commands of the documents are commands of this command line, and what one names an earlier one has made so."""
+"""The page on the command line says what the command line does."""
 
 import re
-import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
-import pytest
 
-from tests.jobs.client.world import parsed
+from homeport_client import arena, exits
+from homeport_client.cli import cli
+from tests.e2e.portal import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-
-
-def commands(document: Path) -> Iterator[list[str]]:
-    """The words of each `homeport ...` in a block of shell lines, without what is behind `--`."""
-    text = document.read_text()
-    for block in re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        for line in block.replace("\\\n", " ").splitlines():
-            for part in line.removeprefix("$ ").split(" | "):
-                if part.startswith("homeport "):
-                    words = shlex.split(part, comments=True)[1:]
-                    at = words.index("--") if "--" in words else len(words)
-                    yield words[:at]
+PAGE = (ROOT / "docs" / "users" / "cli.md").read_text()
 
 
-KNOWN = [(document, words) for document in DOCUMENTS for words in commands(document)]
+def commands(
+    found: click.Command = cli, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, click.Command]]:
+    """Every command by its full name, such as `artifacts list`."""
+    if not isinstance(found, click.Group):
+        yield " ".join(path), found
+        return
+    context = click.Context(found)
+    for name in found.list_commands(context):
+        inner = found.get_command(context, name)
+        assert inner is not None
+        yield from commands(inner, (*path, name))
 
 
-@pytest.mark.parametrize(("document", "words"), KNOWN, ids=[" ".join(words) for _, words in KNOWN])
-def test_a_command_of_a_document_is_one(
-    document: Path, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    try:
-        parsed(*words)
-    except click.UsageError as error:
-        raise AssertionError(f"{document.relative_to(ROOT)}: {error.format_message()}") from error
+def test_every_command_is_listed() -> None:
+    table = PAGE.partition("## Commands")[2]
+    assert sorted(re.findall(r"`([a-z ]+)`", table)) == sorted(name for name, _ in commands())
 
 
-def test_what_is_exported_has_code_that_others_can_fetch() -> None:
-    exported = 0
-    for document in DOCUMENTS:
-        of_git: set[str] = set()
-        for words in commands(document):
-            if words[0] == "submit" and "--git" in words:
-                of_git.add(parsed(*words)["name"])
-            if words[0] == "export":
-                exported += 1
-                assert words[1] in of_git, f"{document.relative_to(ROOT)}: {words}"
-    assert exported
+def test_every_exit_code_is_listed() -> None:
+    known = {value for name, value in vars(exits).items() if name.isupper()}
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)}
+    assert listed == known
+
+
+def test_every_flag_of_the_page_exists() -> None:
+    known = {"--help", "--version"}
+    known.update(flag for _, one in commands() for option in one.params for flag in option.opts)
+    known |= arena.ANSWERS.keys()
+    words = (arena.command(word).params for word in ("tf", "pytorch"))
+    known.update(flag for params in words for option in params for flag in option.opts)
+    # What stands behind ` -- ` belongs to the program that is submitted, as a job file's command.
+    said = re.sub(r" -- .*|^command: .*", "", PAGE, flags=re.MULTILINE)
+    assert set(re.findall(r"(?<![\w{-])--[a-z][a-z0-9-]+", said)) - known == set()
+
+
+def test_every_command_explains_itself() -> None:
+    for name, command in commands():
+        assert command.help, name
+        for option in command.params:
+            is_said = not isinstance(option, click.Option) or option.help or option.name == "name"
+            assert is_said, f"{name} {option.opts}"

@@ -22,28 +22,29 @@ def caller(path: str, token: str = "", *, scheme: str = "Bearer", query: str = "
     )
 
 
-@pytest.mark.parametrize(
-    ("path", "token", "found"),
-    [
-        (f"jobs/{ID}/source/", job_token(ID), f"jobs/{ID}"),
-        (f"jobs/{ID}/replicas/worker/0/1/usage/", job_token(ID), f"jobs/{ID}"),
-        (f"jobs/{ID}/no/such/thing/", job_token(ID), f"jobs/{ID}"),
-        (f"services/{ID}/gate/", portal_token(ID), f"services/{ID}"),
-        (f"services/{ID}/usage/1/", usage_token(ID), f"services/{ID}/usage"),
-        # It is a program's, so it may not keep the gate from asking.
-        (f"services/{ID}/gate/", usage_token(ID), f"services/{ID}/usage"),
-        (f"jobs/{OTHER}/source/", job_token(ID), STRANGERS),
-        (f"jobs/{ID}/source/", portal_token(ID), STRANGERS),
-        (f"services/{ID}/gate/", job_token(ID), STRANGERS),
-        (f"services/{ID}/gate/", app_token(ID, 1), STRANGERS),
-        (f"jobs/{ID}/source/", job_token(ID)[:-1], STRANGERS),
-        (f"jobs/{ID}/source/", "", STRANGERS),
-        (f"jobs/{ID}/source/", "t\u00f6ken", STRANGERS),
-        (f"jobs/{'-' * 36}/source/", job_token(ID), STRANGERS),
-        (f"jobs/{str(ID).upper()}x/source/", job_token(ID), STRANGERS),
-        ("", job_token(ID), STRANGERS),
-    ],
-)
+CASES = [
+    (f"jobs/{ID}/source/", job_token(ID), f"jobs/{ID}"),
+    (f"jobs/{ID}/replicas/worker/0/1/usage/", job_token(ID), f"jobs/{ID}"),
+    (f"jobs/{ID}/no/such/thing/", job_token(ID), f"jobs/{ID}"),
+    (f"services/{ID}/gate/", portal_token(ID), f"services/{ID}"),
+    (f"services/{ID}/usage/1/", usage_token(ID), f"services/{ID}/usage"),
+    # It is a program's, so it may not keep the gate from asking.
+    (f"services/{ID}/gate/", usage_token(ID), f"services/{ID}/usage"),
+    (f"jobs/{OTHER}/source/", job_token(ID), STRANGERS),
+    (f"jobs/{ID}/source/", portal_token(ID), STRANGERS),
+    (f"services/{ID}/gate/", job_token(ID), STRANGERS),
+    (f"services/{ID}/gate/", app_token(ID, 1), STRANGERS),
+    (f"jobs/{ID}/source/", job_token(ID)[:-1], STRANGERS),
+    (f"jobs/{ID}/source/", "", STRANGERS),
+    (f"jobs/{ID}/source/", "t\u00f6ken", STRANGERS),
+    (f"jobs/{'-' * 36}/source/", job_token(ID), STRANGERS),
+    (f"jobs/{str(ID).upper()}x/source/", job_token(ID), STRANGERS),
+    ("", job_token(ID), STRANGERS),
+]
+
+
+# Tokens are of a key that each process of these tests has made.
+@pytest.mark.parametrize(("path", "token", "found"), CASES, ids=range(len(CASES)))
 def test_a_token_counts_where_it_is_good(path: str, token: str, found: str) -> None:
     assert caller(f"/internal/v1/{path}", token) == found
     assert caller(f"/internal/v1/{path}", token, scheme="Token") == STRANGERS
