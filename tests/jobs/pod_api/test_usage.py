@@ -370,7 +370,8 @@ def test_a_process_that_was_ended_for_memory_is_an_event_and_a_line_of_the_page(
         assert not read(browser, f"/trainings/{job.pk}/").all("div", id="memory-kill")
     notebook = make_service(job.tenant, generation=2, state="running", started_at=began)
     where, token = f"services/{notebook.pk}/usage/2/", usage_token(notebook.pk)
-    assert post(where, told(minute(), oom_kills=1), token)[0] == 200
+    little = minute(cpu_m=[10, 20], memory_mib=[100, 200])
+    assert post(where, told(little, oom_kills=1), token)[0] == 200
     assert notebook.events.get().message.startswith("The notebook reached its limit of ")
     assert (
         "variables" in read(browser, f"/notebooks/{notebook.pk}/").one("div", id="memory-kill").text
