@@ -39,6 +39,7 @@ RUNNER_MODULES = (
     "nvml",
     "peers",
     "portal_client",
+    "processes",
     "program",
     "ratelimit",
     "redaction",
@@ -48,7 +49,7 @@ RUNNER_MODULES = (
     "tail",
     "volume",
 )
-MPI_MODULES = ("mpi_launch", "files")
+MPI_MODULES = ("mpi_launch", "files", "processes")
 TF_MODULES = ("tf_server", "files")
 
 

@@ -46,6 +46,16 @@ def read_context(config: Config, environ: Dict[str, str]) -> ReplicaContext:
     )
 
 
+def grace_of(config: Config) -> float:
+    """Seconds from the request to end to SIGKILL by the node."""
+    return float(config.get("grace_s") or 120)
+
+
+def kill_after_s(grace_s: float) -> float:
+    """When what ignores the request is killed, so that its log still gets out."""
+    return grace_s - min(15, grace_s / 4)
+
+
 class Paths(NamedTuple):
     """Where the pod keeps its files; `root` is another one in tests."""
 

@@ -24,7 +24,8 @@ import threading
 import time
 from typing import Any, BinaryIO, List, NoReturn, Optional, Set, Tuple
 
-from jobs.pod.files import Config, Paths, read_context
+from jobs.pod.files import Config, Paths, grace_of, kill_after_s, read_context
+from jobs.pod.processes import living
 from jobs.pod.protocol.codes import SIGNAL_BASE
 from jobs.pod.protocol.notices import notice
 
@@ -32,6 +33,7 @@ NONCE_BYTES = 32
 COMMAND_BYTES = 1024 * 1024
 HANDSHAKE_S = 30.0
 TERM_S = 5.0  # from SIGTERM to SIGKILL of a command whose caller is gone
+BEFORE_S = 1.0  # by so much it ends them before the runner ends it
 REFUSED = 255  # as ssh says that it could not run the command
 _OUTPUT, _ERRORS, _EXIT = b"o", b"e", b"x"
 _HEAD = struct.Struct("!cI")
@@ -112,29 +114,14 @@ def call(address: Tuple[str, int], token: str, command: str) -> int:
 
 # --- in a worker ---
 def _members(session: int) -> List[int]:
-    """Living processes of a session, which those that change their process group stay in.
-
-    https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
-    """
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):  # it has ended
-            with open(f"/proc/{name}/stat", "rb") as file:
-                state, _parent, _group, own = file.read().rpartition(b")")[2].split()[:4]
-            if int(own) == session and state not in (b"Z", b"X"):
-                found.append(int(name))
-    return found
+    """Living processes of a session, which those that change their process group stay in."""
+    return [pid for pid, one in living().items() if one.session == session]
 
 
-def _end_session(session: int) -> None:
-    """Ends a command with all that it has started: by SIGTERM, and by SIGKILL after `TERM_S`."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        until = time.monotonic() + TERM_S
-        for pid in _members(session):
-            with contextlib.suppress(OSError):
-                os.kill(pid, number)
-        while _members(session) and time.monotonic() < until:
-            time.sleep(0.05)
+def _signal_session(session: int, number: int) -> None:
+    for pid in _members(session):
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
 
 
 class Daemon:
@@ -143,6 +130,7 @@ class Daemon:
     def __init__(self, port: int, token: str) -> None:
         self._token = token
         self._sessions: Set[int] = set()
+        self._is_closed = False
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._listener.bind(("", port))
@@ -153,14 +141,30 @@ class Daemon:
             connection, peer = self._listener.accept()
             threading.Thread(target=self._serve, args=(connection, peer[0]), daemon=True).start()
 
-    def close(self) -> None:
-        """Ends all commands."""
+    def close(self, most_s: float) -> None:
+        """Asks all commands to end, unless they were, and waits for them; what is left then is killed."""
+        self._is_closed = True
         self._listener.close()
-        ends = [threading.Thread(target=_end_session, args=(s,)) for s in tuple(self._sessions)]
-        for thread in ends:
-            thread.start()
-        for thread in ends:
-            thread.join()
+        sessions = tuple(self._sessions)
+        if os.getppid() != 1:  # the container's first process asks all
+            for session in sessions:
+                _signal_session(session, signal.SIGTERM)
+        until = time.monotonic() + most_s
+        while any(map(_members, sessions)) and time.monotonic() < until:
+            time.sleep(0.05)
+        for session in sessions:
+            _signal_session(session, signal.SIGKILL)
+
+    def _end_session(self, session: int) -> None:
+        """Ends a command whose caller is gone, with all that it has started: by SIGTERM, and by SIGKILL
+        after `TERM_S`; those that the pod's end has asked as well have its whole time.
+        """
+        if not self._is_closed:
+            _signal_session(session, signal.SIGTERM)
+        until = time.monotonic() + TERM_S
+        while _members(session) and (self._is_closed or time.monotonic() < until):
+            time.sleep(0.05)
+        _signal_session(session, signal.SIGKILL)
 
     def _serve(self, connection: socket.socket, peer: str) -> None:
         with connection, contextlib.suppress(OSError, EOFError):
@@ -200,7 +204,7 @@ class Daemon:
             try:
                 _copy(connection, process)
             finally:
-                _end_session(process.pid)
+                self._end_session(process.pid)
                 self._sessions.remove(process.pid)
         code = process.returncode
         return code if code >= 0 else SIGNAL_BASE - code
@@ -249,7 +253,7 @@ def _serve(config: Config, token: str) -> int:
     try:
         daemon.serve_forever()
     finally:
-        daemon.close()
+        daemon.close(max(0.0, kill_after_s(grace_of(config)) - BEFORE_S))
 
 
 def main(arguments: List[str]) -> int:

@@ -9,9 +9,10 @@ import subprocess
 import threading
 import time
 from collections import deque
-from typing import Callable, Deque, Dict, List, NamedTuple, Optional
+from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Set
 
 from jobs.pod.files import find_own_packages
+from jobs.pod.processes import living, readers, started_by
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.placeholders import ReplicaContext, final_environment
 from jobs.pod.ratelimit import RateLimit
@@ -19,6 +20,7 @@ from jobs.pod.ratelimit import RateLimit
 PIPE_BYTES = 1024 * 1024
 FIRST_LINE_BYTES = 256  # BINPRM_BUF_SIZE: execve(2)
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
+READERS_S = 1.0  # for what reads the output of others to end behind them; then it is asked
 F_SETPIPE_SZ = 1031  # fcntl.h; the module has the name from Python 3.10 on
 
 
@@ -110,6 +112,8 @@ class Program:
         self.pid = self._process.pid
         self.status: Optional[int] = None
         self.ended = threading.Event()
+        self._readers: Set[int] = set()  # that have not been asked
+        self._last_writer_at = 0.0
         threading.Thread(target=self._reap, daemon=True, name="reaper").start()
 
     def _reap(self) -> None:
@@ -129,12 +133,60 @@ class Program:
         with contextlib.suppress(OSError):  # ended meanwhile
             os.killpg(self.pid, number)
 
+    def ask(self, number: int) -> None:
+        """Asks all that it has started to end, each once; what reads the output of another ends behind that one.
+
+        As the container's first process all others, also those in sessions of their own: who is waited for has to
+        have heard of it. Takes no lock, for a signal handler calls it.
+        """
+        self._readers = readers(self._started())
+        asked: Set[int] = set()
+        while self._readers:
+            new = set(self._started()) - self._readers - asked
+            if not new:
+                return
+            asked |= new
+            for pid in new:
+                _send(pid, number)
+        if os.getpid() == 1:
+            _send(-1, number)
+        else:
+            self.signal_group(number)
+
+    def _started(self) -> List[int]:
+        """What of it is alive; all that is known of where there is no /proc is that nothing is."""
+        try:
+            if os.getpid() == 1:
+                return started_by(1)
+            return [pid for pid, one in living().items() if one.group == self.pid]
+        except OSError:
+            return []
+
+    def has_rest(self) -> bool:
+        """Whether anything that was asked to end may still be at work, when the program itself has ended."""
+        started = self._started()
+        if not self._readers:
+            return bool(started)
+        now = time.monotonic()
+        if set(started) - self._readers:
+            self._last_writer_at = now
+        elif now - self._last_writer_at > READERS_S:
+            left, self._readers = self._readers.intersection(started), set()
+            for pid in left:
+                _send(pid, signal.SIGTERM)
+        return bool(started)
+
     def kill_rest(self) -> None:
         """Ends what the program left behind, as the end of a container's first process does."""
         self.signal_group(signal.SIGKILL)
         if os.getpid() == 1:
             with contextlib.suppress(OSError):
                 os.kill(-1, signal.SIGKILL)
+
+
+def _send(pid: int, number: int) -> None:
+    with contextlib.suppress(OSError):  # ended meanwhile
+        os.kill(pid, number)
 
 
 def _raw(text: str) -> bytes:

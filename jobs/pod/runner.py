@@ -33,7 +33,9 @@ from jobs.pod.errors import PortalError
 from jobs.pod.files import (
     Config,
     MountWatch,
+    grace_of,
     keep_room,
+    kill_after_s,
     mark_uploaded,
     read_context,
     read_paths,
@@ -75,6 +77,10 @@ from jobs.pod.volume import LogVolume, is_full
 FULL_RETRY_PART = 0.1
 LIVE_WAIT_S = 3.0  # for a stdout that nobody reads, once the program has ended
 AFTER_END_BYTES = 4 * PIPE_BYTES
+LOOK_S = 0.5  # how often it is looked whether anything has to be done beside copying
+REST_FIRST_S = (
+    0.01  # ... first after the end of a program that others outlive; then more and more seldom
+)
 
 
 class Runner:
@@ -96,7 +102,7 @@ class Runner:
         self._context = context
         self._portal = portal
         self._message_path = message_path
-        self._grace_s = float(config.get("grace_s") or 120)
+        self._grace_s = grace_of(config)
         # Role -> what runs in its replicas instead of the command; absent in what older versions wrote.
         self._programs: Dict[str, str] = config.get("programs") or {}
         retry_s = float(config.get("retry_s") or 600)
@@ -134,7 +140,7 @@ class Runner:
         self._asked_at = time.monotonic()
         self._budget.hard_deadline = self._asked_at + self._grace_s - min(5, self._grace_s / 10)
         if self._program is not None:
-            self._program.signal_group(number)
+            self._program.ask(number)
 
     # Called by another thread; the main one does the rest.
     def _on_gone(self, words: str) -> None:
@@ -217,7 +223,7 @@ class Runner:
             self.say(ending.text)
             return ending
         if self._asked_at is not None:  # asked between the check above and the start
-            self._program.signal_group(signal.SIGTERM)
+            self._program.ask(signal.SIGTERM)
         with contextlib.suppress(RuntimeError):  # the pod's limit of processes
             self._sampler.start()
             self._mounts.start()
@@ -225,7 +231,7 @@ class Runner:
         status = self._program.status
         assert status is not None
         was_asked = self._asked_at is not None
-        ending = ending_of(status, was_asked, self._was_killed, self._kill_after_s())
+        ending = ending_of(status, was_asked, self._was_killed, kill_after_s(self._grace_s))
         if self._ended_at is not None and not was_asked:
             code = ending.exit_code or codes.SIGNAL_BASE + signal.SIGTERM
             return Ending(code, codes.VOLUME_LOST, self._gone)
@@ -325,19 +331,22 @@ class Runner:
                 return Ending(ending.exit_code, codes.VOLUME_FULL, text)
         return ending
 
-    def _kill_after_s(self) -> float:
-        """When a program that ignores SIGTERM is killed, so that its log still gets out."""
-        return self._grace_s - min(15, self._grace_s / 4)
-
     def _tee(self, program: Program) -> None:
         """Copies the output until the program has ended and nothing is left of it."""
         poller = select.poll()
         poller.register(program.output_fd, select.POLLIN)
         is_open = True
-        while not program.ended.is_set():
-            if not is_open:
-                program.ended.wait(0.5)
-            elif poller.poll(500):
+        rest_s = REST_FIRST_S
+        while not program.ended.is_set() or self._waits_for_rest(program):
+            pause_s = LOOK_S
+            if program.ended.is_set():
+                pause_s, rest_s = rest_s, min(2 * rest_s, LOOK_S)
+            # At most that long, and less where it ends or says something.
+            if not is_open and program.ended.is_set():
+                time.sleep(pause_s)
+            elif not is_open:
+                program.ended.wait(pause_s)
+            elif poller.poll(1000 * pause_s):
                 is_open = self._copy(program)
             self._archive.tick()
             self._live.put(b"", self._may_block)  # after a flood what was held back goes out
@@ -365,13 +374,21 @@ class Runner:
         if self._gone and self._ended_at is None and self._asked_at is None:
             self._ended_at = time.monotonic()
             self.say(f"{self._gone}; the program is ended")
-            program.signal_group(signal.SIGTERM)
+            program.ask(signal.SIGTERM)
+
+    def _waits_for_rest(self, program: Program) -> bool:
+        """Whether something that was asked to end is still at work, behind the program that started it.
+
+        A shell ends at SIGTERM and leaves what it runs to save by itself. Unasked there is nothing to wait for.
+        """
+        is_asked = self._asked_at is not None or self._ended_at is not None
+        return is_asked and not self._was_killed and program.has_rest()
 
     def _kill_when_late(self, program: Program) -> None:
         asked_at = self._ended_at if self._asked_at is None else self._asked_at
-        if asked_at is None or self._was_killed or program.ended.is_set():
+        if asked_at is None or self._was_killed:
             return
-        if time.monotonic() - asked_at > self._kill_after_s():
+        if time.monotonic() - asked_at > kill_after_s(self._grace_s):
             self._was_killed = True
             program.signal_group(signal.SIGKILL)
 

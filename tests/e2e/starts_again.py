@@ -59,7 +59,7 @@ def by_websocket(ada: Rest, case: Served, count: int) -> list[str]:
     found: list[str] = []
     with connect(url, additional_headers={"Authorization": f"Token {ada.token}"}) as socket:
         while len(found) < count:
-            frame = json.loads(socket.recv(timeout=30))
+            frame = json.loads(socket.recv(timeout=120))
             if frame["type"] == "end":
                 break
             text = "\n".join(line["text"] for line in frame.get("lines", ()))

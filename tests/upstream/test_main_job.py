@@ -13,6 +13,7 @@ import requests
 from playwright.sync_api import Page, expect
 
 from deploy.cluster import rights, used
+from tests.e2e.endings import check_that_each_has_saved
 from tests.e2e.pods_door import try_everything
 from tests.e2e.portal import Portal, Rest, global_steps, kubectl, new_home, thrown_away
 from tests.e2e.proofs import EACH, PULL_S, RUN_S
@@ -117,6 +118,10 @@ def test_the_cluster_itself_checks_a_training(portal: Portal, ada: Rest) -> None
 
 def test_each_line_of_a_server_that_starts_again_is_read(ada: Rest) -> None:
     check_that_every_container_is_read(ada)
+
+
+def test_what_is_asked_to_end_has_saved(portal: Portal, ada: Rest) -> None:
+    check_that_each_has_saved(portal, ada)
 
 
 def test_gpus_are_exclusive(ada: Rest) -> None:

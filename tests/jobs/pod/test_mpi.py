@@ -238,3 +238,27 @@ def test_what_mpirun_says_of_slots_and_options_is_told(
     tail = OutputTail()
     tail.feed(output.encode())
     assert diagnose(tail, 1, command=command, slots=2) == Finding(code, words)
+
+
+def test_a_command_of_the_launcher_has_the_whole_time_to_save(
+    launcher: Pod, worker: Pod, tmp_path: Path
+) -> None:
+    """Its worker is asked to end, and then the launcher is gone as well: both are of one training."""
+    del worker.config["hosts"]["worker"][1:]
+    worker.config["grace_s"] = launcher.config["grace_s"] = 40
+    begun, saved = tmp_path / "begun", tmp_path / "saved"
+    save = f"time.sleep(7); open('{saved}', 'w'); sys.exit()"
+    program = tmp_path / "save.py"
+    program.write_text(
+        "import signal, sys, time\n"
+        f"signal.signal(15, lambda *_: ({save.replace('; ', ', ')}))\n"
+        f"open('{begun}', 'w')\nsignal.pause()\n"
+    )
+    mpirun(launcher, f"{sys.executable} {program}; true")
+    daemon, _line = worker.start_and_read()
+    process = launcher.start()
+    wait_until(begun.exists)
+    daemon.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    daemon.communicate(timeout=60)
+    assert saved.exists()
