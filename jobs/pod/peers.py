@@ -5,13 +5,14 @@ import contextlib
 import socket
 import threading
 import time
-from typing import Callable, Dict, List, Sequence, Set
+from typing import Callable, Dict, List, Mapping, Sequence, Set, Tuple
 
 from jobs.pod.errors import PortalError
 from jobs.pod.protocol.placeholders import Hosts
 
 Say = Callable[[str], None]
 GREETING_S = 5.0
+ASK_ENDED_S = 5.0  # between two questions which replicas have ended, while a name has no address
 ASK_S = 1.0  # between two questions to the portal, which waits for a while before it answers
 
 
@@ -40,6 +41,48 @@ def greet(address: str) -> None:
     with socket.create_connection((host, int(port)), GREETING_S) as connection:
         if not connection.recv(1):
             raise ConnectionResetError
+
+
+class Names:
+    """Host names of other replicas, of which a replica that has ended has none any more.
+
+    Args:
+        names: (role, index) -> host name.
+        ask: role -> indexes of those that have run and ended; raises PortalError.
+    """
+
+    def __init__(
+        self, names: Dict[Tuple[str, int], str], ask: Callable[[], Mapping[str, Sequence[int]]]
+    ) -> None:
+        self._who = {name: who for who, name in names.items()}
+        self._ask = ask
+        self._ask_at = time.monotonic() + ASK_ENDED_S
+        self._ended: Set[Tuple[str, int]] = set()
+        self.ended: List[str] = []  # that nobody waits for, as `worker-0`
+
+    def probe(self, name: str) -> None:
+        """
+        Raises:
+            OSError: the name has no address yet.
+        """
+        try:
+            resolve(name)
+        except OSError:
+            if not self._has_ended(name):
+                raise
+
+    def _has_ended(self, name: str) -> bool:
+        now = time.monotonic()
+        if now >= self._ask_at:
+            self._ask_at = now + ASK_ENDED_S
+            with contextlib.suppress(PortalError):
+                told = self._ask()
+                self._ended = {(role, index) for role in told for index in told[role]}
+        role, index = self._who[name]
+        if (role, index) not in self._ended:
+            return False
+        self.ended.append(f"{role}-{index}")
+        return True
 
 
 class Addresses:

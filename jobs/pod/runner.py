@@ -45,8 +45,8 @@ from jobs.pod.files import (
 )
 from jobs.pod.peers import (
     Addresses,
+    Names,
     greet,
-    resolve,
     some_names,
     wait_for_peers,
 )
@@ -264,13 +264,16 @@ class Runner:
         # Nobody speaks with who is in no list of hosts: an evaluator may begin when others have gone.
         names = context.peer_names if context.role in context.hosts else []
         timeout_s = float(config.get("peer_timeout_s") or 300)
-        find: Callable[[str], None] = resolve
+        path = f"{self._job_path}hosts/?attempt={context.attempt}"
+        named = Names(context.peers, lambda: self._portal.get(path + "&ended=1").get("ended") or {})
+        find: Callable[[str], None] = named.probe
         seen: Optional[Addresses] = None
         if config.get("addresses") == "ip":
-            path = f"{self._job_path}hosts/?attempt={context.attempt}"
             seen = Addresses(context.hosts, lambda: self._portal.get(path))
             names, find = seen.names, seen.probe
         ending = self._wait_for(names, timeout_s, "get an address", find)
+        if ending is None and named.ended:
+            self.say(f"{some_names(named.ended)} ended before this replica found them")
         if ending is None and seen is not None:
             context = self._context = context._replace(hosts=seen.hosts())
         if ending is None and is_mpi and context.role not in self._programs:

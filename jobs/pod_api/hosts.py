@@ -1,4 +1,5 @@
-"""Where the replicas of an attempt are, for runners whose programs meet by IP address, under /internal/v1/.
+"""Where the replicas of an attempt are, for runners whose programs meet by IP address, and which have ended, under
+/internal/v1/.
 
 A call waits until the reconciler has seen an address of each replica. It waits on the event loop and
 holds no thread; for each attempt there is one look at the database a second, however many pods wait.
@@ -8,6 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -20,6 +22,7 @@ from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Replica, Workload
 from jobs.pod_api.base import pod_view
 from jobs.pod_api.runner import find_job, refuse_archived
+from jobs.rules.states import FINAL_REPLICA_STATES
 from jobs.rules.topologies import get_topology
 from portal.errors import Refused
 from portal.web.streaming import streamed
@@ -66,11 +69,16 @@ _places = asyncio.Semaphore(MAX_WAITING)  # nobody ever waits for one
 
 
 @pod_view(find_job, "job_id", "GET")
-def hosts(request: HttpRequest, job: Workload) -> StreamingHttpResponse:
-    """IP addresses of all replicas that others talk to: as soon as all are known, or after `WAIT_S`."""
+def hosts(request: HttpRequest, job: Workload) -> dict[str, Any] | StreamingHttpResponse:
+    """IP addresses of all replicas that others talk to: as soon as all are known, or after `WAIT_S`.
+
+    With `ended=1`, at once, the indexes of those that have run and ended, by role: nobody finds their names.
+    """
     if request.GET.get("attempt") != str(job.attempt):
         raise Refused("the training is not in this attempt", "not_found", 404)
     refuse_archived(job)
+    if request.GET.get("ended") == "1":
+        return {"ended": _ended(job)}
     spec = spec_of(job, TrainingSpec)
     roles = get_topology(spec.topology).meeting(spec.replicas)
     counts = {role.name: spec.replicas[role.name].count for role in roles}
@@ -86,6 +94,15 @@ def hosts(request: HttpRequest, job: Workload) -> StreamingHttpResponse:
         file_name=None,
         is_download=False,
     )
+
+
+def _ended(job: Workload) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    rows = job.replica_rows.filter(attempt=job.attempt, state__in=FINAL_REPLICA_STATES)
+    begun = rows.exclude(started_at=None).order_by("role", "index")
+    for role, index in begun.values_list("role", "index"):
+        found.setdefault(role, []).append(index)
+    return found
 
 
 async def _answer(watch: _Watch) -> AsyncIterator[bytes]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.e2e.portal import Portal, Rest, kubectl
 from tests.e2e.proofs import PULL_S, RUN_S, TENSORFLOW
+from tests.e2e.starts_again import read_log
 from tests.tools.waiting import wait_for
 
 # Reason -> how the runner hears of it: its pod is deleted (SIGTERM by the node), or by itself.
@@ -123,17 +124,19 @@ def check_that_each_has_saved(portal: Portal, ada: Rest) -> None:
     for case in CASES:
         wait_for(
             f"{case.reason}: {case.topology} is ready",
-            lambda case=case: "ready\n" in ada.text(case.log),
+            lambda case=case: "ready\n" in read_log(ada, case.log),
             timeout_s=PULL_S,
         )
         _end(portal, ada, case)
     for case in CASES:
         if case.reason != "it is deleted":
             text = f"{case.reason}: {case.topology} has saved"
-            wait_for(text, lambda case=case: "\nsaved\n" in ada.text(case.log), timeout_s=RUN_S)
+            wait_for(
+                text, lambda case=case: "\nsaved\n" in read_log(ada, case.log), timeout_s=RUN_S
+            )
     looks = ada.submit(name="looks", command=["sh", "-c", "cd /log/jobs; ls -d */saved-*"])
     ada.wait(looks, "succeeded", timeout_s=RUN_S)
-    found = ada.text(f"jobs/{looks['id']}/logs/?download=1").split()
+    found = read_log(ada, f"jobs/{looks['id']}/logs/?download=1").split()
     for case in CASES:
         mark = f"/saved-{case.who.replace('-', '')}"
         name = f"ends-{case.topology}-{case.who}-"

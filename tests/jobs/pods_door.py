@@ -34,6 +34,13 @@ class Door:
         )
         return answer.status_code, json.loads(answer.content)
 
+    def get(self, path: str) -> tuple[int, Any]:
+        answer = self.client.get(
+            f"/internal/v1/jobs/{self.job.pk}/{path}",
+            headers={"Authorization": f"Bearer {self.token}", "Host": "127.0.0.1"},
+        )
+        return answer.status_code, json.loads(answer.content)
+
 
 def segment(number: int = 1, data: bytes = DATA, start: int = 0, uid: str = UID) -> dict[str, Any]:
     return {

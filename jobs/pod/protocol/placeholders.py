@@ -6,7 +6,7 @@ The runner starts programs by it, and the portal shows it to people before they 
 
 import json
 import re
-from typing import Dict, List, Mapping, NamedTuple, Sequence
+from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 Hosts = Mapping[str, Sequence[str]]  # role -> addresses by index, `host:port`; in the roles' order
 
@@ -74,12 +74,17 @@ class ReplicaContext(NamedTuple):
     @property
     def peer_names(self) -> List[str]:
         """The host names of all other replicas that it is told of."""
-        return [
-            address.rpartition(":")[0]
+        return list(self.peers.values())
+
+    @property
+    def peers(self) -> Dict[Tuple[str, int], str]:
+        """(role, index) -> host name of all other replicas that it is told of."""
+        return {
+            (role, index): address.rpartition(":")[0]
             for role, known in sorted(self.known_hosts.items())
             for index, address in known.items()
             if (role, index) != (self.role, self.task_index)
-        ]
+        }
 
     @property
     def first_address(self) -> str:

@@ -74,6 +74,7 @@ class FakeDoor(LocalServer):
         self.bundle_sha256 = ""
         self.commit = ""  # that the training takes
         self.hosts: dict[str, list[str]] = {}  # IP addresses
+        self.ended: dict[str, list[int]] = {}  # indexes of replicas
         self.usage: list[dict[str, Any]] = []
         self.usage_status: int | None = None  # that is answered to what tells of use
         self.calls: list[str] = []
@@ -115,7 +116,8 @@ class FakeDoor(LocalServer):
 
             def do_GET(self) -> None:
                 is_question = self.path.partition("?")[0].endswith("/hosts/")
-                data = json.dumps(door.hosts).encode() if is_question else door.bundle[1]
+                told = {"ended": door.ended} if "ended=1" in self.path else door.hosts
+                data = json.dumps(told).encode() if is_question else door.bundle[1]
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

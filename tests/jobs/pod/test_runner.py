@@ -343,6 +343,23 @@ def test_who_gets_another_address_meanwhile_is_waited_for_again(
     assert seen.hosts() == {"worker": ["10.0.0.9:1", "10.0.0.2:1"]}
 
 
+def test_a_peer_that_has_ended_is_not_waited_for(pod: Pod, door: FakeDoor) -> None:
+    """A server that starts again, or late, when a worker is done: nobody has that name any more."""
+    gone = [f"no-such-name-{n}.invalid:2222" for n in range(2)]
+    pod.config.update(peer_timeout_s=60, hosts={"ps": ["localhost:1"], "worker": gone})
+    pod.environ["HOMEPORT_ROLE"] = "ps"
+    door.ended = {"worker": [1]}
+    process = pod.start()
+    wait_until(lambda: (pod.state / "000001.log").exists(), timeout_s=30)  # it says that it waits
+    assert process.poll() is None, "worker-0 has not ended"
+    door.ended = {"worker": [0, 1]}
+    output, _ = process.communicate(timeout=40)
+    assert process.returncode == 0
+    assert output.endswith(
+        b"[homeport] worker-1, worker-0 ended before this replica found them\nhello\n"
+    )
+
+
 def test_sigterm_while_waiting_for_peers_ends_at_once(pod: Pod, door: FakeDoor) -> None:
     pod.config["hosts"]["ps"] = ["no-such-name.invalid:2222"]
     process = pod.start()

@@ -18,7 +18,7 @@ from jobs.pod_api import base, logs
 from jobs.rules.states import Desired, ReplicaState, WorkloadState
 from portal.storage.folder import FolderStore
 from portal.storage.store import Store
-from tests.factories import make_job, make_tenant
+from tests.factories import make_job, make_tenant, role_request
 from tests.jobs.pods_door import DATA, UID, Door, keep, segment, ship
 
 
@@ -279,6 +279,20 @@ def test_each_container_of_a_pod_brings_its_log_also_once_the_training_has_ended
         row.save()
         late["number"] += 1
     assert door.post(f"{path}segments/", late)[0] == 410
+
+
+def test_which_replicas_have_ended_is_told_at_once(db: None) -> None:
+    counts = {"worker": role_request(count=4), "ps": role_request()}
+    job = make_job(make_tenant("alice"), topology="tf-ps", replicas=counts)
+    begun = timezone.now()
+    for index, (state, started_at) in enumerate(
+        [("running", begun), ("succeeded", begun), ("failed", begun), ("stopped", None)]
+    ):
+        values = {"state": state, "started_at": started_at}
+        Replica.objects.create(workload=job, role="worker", index=index, **values)
+    door = Door(job)
+    assert door.get("hosts/?ended=1&attempt=1") == (200, {"ended": {"worker": [1, 2]}})
+    assert door.get("hosts/?ended=1&attempt=2")[0] == 404
 
 
 # --- artifacts ------------------------------------------------------------------------------------
