@@ -16,7 +16,13 @@ import msgspec
 from jobs.logs.ansi import clean
 from jobs.logs.cursor import ANCHOR_LINES, LivePlace, Place, Position, anchor_of
 from jobs.logs.rows import MAX_LINE_BYTES, Line, encode, encode_data, last_state
-from jobs.pod.protocol.notices import MARK, lines_left_out
+from jobs.pod.protocol.notices import (
+    MARK,
+    UNFINISHED,
+    is_unfinished,
+    lines_left_out,
+    rejoined,
+)
 
 BATCH_BYTES = 128 * 1024  # at most; each costs a frame for each viewer
 _PROGRESS_BYTES = 4 * 1024  # an unfinished line of a progress bar is shown when it is this long
@@ -51,7 +57,7 @@ class Batch:
     live_place: LivePlace | None = None
 
     def __post_init__(self) -> None:
-        self.stands_for = self.stands_for or self.count
+        self.stands_for = self.stands_for or (0 if self.is_unfinished else self.count)
 
     @property
     def size(self) -> int:
@@ -111,6 +117,7 @@ class LineReader:
         self._chunks: list[bytes] = []
         self._partial = b""  # the beginning of a line, of which not all has come
         self._cut_bytes: int | None = None  # of a line too long to keep: what was thrown away
+        self._state = ""  # of the unfinished line, as it was shown
         self._last_time = ""
         self._last = Position(0, 0)
         self._anchor_lines: deque[bytes] = deque(maxlen=ANCHOR_LINES)
@@ -125,6 +132,8 @@ class LineReader:
         """Takes what came; `take` gives it out."""
         if self._cut_bytes is not None:
             end = chunk.find(b"\n")
+            while end >= 0 and is_unfinished(chunk[: end + 1]):  # it goes on behind it
+                end = chunk.find(b"\n", end + 1)
             self._cut_bytes += len(chunk) if end < 0 else end
             if end < 0:
                 return
@@ -142,7 +151,10 @@ class LineReader:
         self._chunks.clear()
         self.pending_bytes = 0
         start = 0
+        data = rejoined(data)
         end = data.rfind(b"\n") + 1
+        if is_unfinished(data[:end]):
+            end = data.rfind(b"\n", 0, end - 1) + 1
         while start < end:
             stop = end
             if end - start > BATCH_BYTES:
@@ -153,7 +165,7 @@ class LineReader:
                 yield batch
             start = stop
         self._partial = data[end:]
-        if len(self._partial) >= _PROGRESS_BYTES:
+        if len(self._partial) >= _PROGRESS_BYTES or is_unfinished(self._partial):
             yield from self._unfinished()
 
     def finish(self) -> Iterator[Batch]:
@@ -163,7 +175,8 @@ class LineReader:
             self._partial += self._cut_marker()
             self._cut_bytes = None
         if self._partial:
-            batch = self._batch(self._partial + b"\n")
+            rest = self._partial.removesuffix(UNFINISHED + b"\n")
+            batch = self._batch(rest + b"\n")
             self._partial = b""
             if batch is not None:
                 yield batch
@@ -236,17 +249,21 @@ class LineReader:
         return data[:kept]
 
     def _unfinished(self) -> Iterator[Batch]:
-        """Shows the state of a progress bar, and keeps the beginning of a line bounded."""
+        """Shows how far a line has come, and keeps its beginning bounded."""
         time, _, content = self._partial.partition(b" ")
-        at = content.rfind(b"\r")
-        if at > 0 and self._after is None:
-            state = clean(last_state(content[:at].decode("utf-8", "replace")))
-            self._partial = time + b" " + content[at + 1 :]
-            if state:
-                line = Line(time.decode("latin-1"), state)
-                # Not a line of its own: who reconnects gets the whole line again.
-                anchor = anchor_of(self._anchor_lines)
-                yield Batch(encode([line]), 1, self._last, self._last, anchor, is_unfinished=True)
+        end = UNFINISHED + b"\n" if is_unfinished(content) else b""
+        content = content.removesuffix(end)
+        # Where not all of it is known to have come, the state before the last return is whole.
+        shown = content if end else content[: max(0, content.rfind(b"\r"))]
+        state = clean(last_state(shown[-MAX_LINE_BYTES:].decode("utf-8", "replace")))
+        if state and state != self._state:
+            self._state = state
+            line = Line(time.decode("latin-1"), state)
+            # Not a line of its own: who reconnects gets the whole line again.
+            anchor = anchor_of(self._anchor_lines)
+            yield Batch(encode([line]), 1, self._last, self._last, anchor, is_unfinished=True)
+        if len(self._partial) >= _PROGRESS_BYTES and (at := content.rstrip(b"\r").rfind(b"\r") + 1):
+            self._partial = time + b" " + content[at:] + end  # what is written over is not needed
         elif len(self._partial) > MAX_LINE_BYTES:
             self._cut_bytes = len(self._partial) - MAX_LINE_BYTES
             self._partial = self._partial[:MAX_LINE_BYTES]

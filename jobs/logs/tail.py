@@ -314,6 +314,8 @@ class Tail:
 
     def _publish(self, batch: Batch) -> None:
         self._last = batch.last
+        if self._ring and self._ring[-1].is_unfinished:  # what follows stands in its place
+            self._ring_bytes -= self._ring.pop().size
         self._ring.append(batch)
         self._ring_bytes += batch.size
         while self._ring_bytes > RING_BYTES and len(self._ring) > 1:

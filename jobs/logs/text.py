@@ -13,7 +13,7 @@ from jobs.archive import logs
 from jobs.logs.hub import get_hub
 from jobs.logs.sources import CONTAINER
 from jobs.models import Replica, Workload
-from jobs.pod.protocol.notices import notice
+from jobs.pod.protocol.notices import UNFINISHED, is_unfinished, notice, rejoined
 from jobs.rules import archives
 from portal.cluster.errors import ClusterError, CredentialsError
 from portal.web.streaming import threaded
@@ -306,17 +306,25 @@ async def _live(
     hub = await get_hub()
     since_time = since.isoformat(timespec="seconds").replace("+00:00", "Z") if since else None
     rest, is_open = b"", False
+    goes_on = (
+        False  # what was given ends within a line, of which the next piece stands behind its time
+    )
     async with hub.source.logs(
         namespace, pod, CONTAINER, follow=False, tail_lines=tail_lines, since_time=since_time
     ) as chunks:
         async for chunk in chunks:
             body, newline, rest = (rest + chunk).rpartition(b"\n")
             if newline:
-                yield body + newline
+                lines = rejoined((UNFINISHED + b"\n" if goes_on else b"") + body + newline)
+                goes_on = is_unfinished(lines)
+                yield lines.removesuffix(UNFINISHED + b"\n")
             if len(rest) > _LINE_BYTES:
-                yield rest
+                yield rest.partition(b" ")[2] if goes_on else rest
+                goes_on = False
                 rest, is_open = b"", True
             elif newline:
                 is_open = False
+    if goes_on:
+        rest, is_open = rest.partition(b" ")[2], True
     if rest or is_open:
         yield rest + b"\n"

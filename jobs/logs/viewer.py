@@ -203,6 +203,8 @@ class Viewer:
             listener()
 
     def _frame(self, replica: str, batch: Batch, place: Place) -> str:
+        if batch.is_unfinished:  # nobody goes on behind it
+            return f'{{"type":"unfinished","replica":"{replica}","lines":{batch.encoded}}}'
         self._places[replica] = place
         is_shared = len(self._places) == 1  # the same for everybody who watches just this replica
         if is_shared and batch.frame[0] == replica and batch.frame[1] == place:

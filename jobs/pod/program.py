@@ -14,18 +14,20 @@ from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Set
 from jobs.pod.files import find_own_packages
 from jobs.pod.processes import living, readers, started_by
 from jobs.pod.protocol import codes
+from jobs.pod.protocol.notices import UNFINISHED
 from jobs.pod.protocol.placeholders import ReplicaContext, final_environment
 from jobs.pod.ratelimit import RateLimit
 
 PIPE_BYTES = 1024 * 1024
 FIRST_LINE_BYTES = 256  # BINPRM_BUF_SIZE: execve(2)
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
+OPEN_S = 1.0  # a line without an end is shown as far as it has come
 READERS_S = 1.0  # for what reads the output of others to end behind them; then it is asked
 F_SETPIPE_SZ = 1031  # fcntl.h; the module has the name from Python 3.10 on
 
 
 class Live(threading.Thread):
-    """Copies output to stdout, a flood in part (see `ratelimit`).
+    """Copies output to stdout, a flood in part (see `ratelimit`), and a line that has no end yet in pieces.
 
     A reader that stops reading slows the program, as a pipe does.
     """
@@ -65,14 +67,25 @@ class Live(threading.Thread):
         self.join(timeout_s)
 
     def run(self) -> None:
+        open_at: Optional[float] = None  # since when a part of a line has come that nobody can see
         while True:
             with self._changed:
                 while not self._chunks:
                     if self._closed:
                         return
-                    self._changed.wait()
-                data = self._chunks.popleft()
-            view = memoryview(data)
+                    left_s = None if open_at is None else open_at + OPEN_S - time.monotonic()
+                    if left_s is not None and left_s <= 0:
+                        break
+                    self._changed.wait(left_s)
+                data = self._chunks.popleft() if self._chunks else b""
+            now = time.monotonic()
+            if data.endswith(b"\n"):
+                open_at = None
+            elif data and (open_at is None or b"\n" in data):
+                open_at = now
+            is_told = open_at is not None and now - open_at >= OPEN_S
+            open_at = None if is_told else open_at
+            view = memoryview(data + UNFINISHED + b"\n" if is_told else data)
             try:
                 while view:
                     view = view[os.write(1, view) :]

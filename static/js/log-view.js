@@ -64,13 +64,56 @@ export class LogView {
     this.came = new Map();
     this.shown = 0;
     this.frame = 0;
+    /** @type {Map<string, Row>} replica -> its line that has no end yet */
+    this.unfinished = new Map();
+    /** @type {WeakMap<Row, HTMLElement>} of unfinished lines */
+    this.elements = new WeakMap();
     /** @type {Map<string, import("./ansi.js").Style>} */
     this.styles = new Map();
     this.host.replaceChildren();
   }
 
+  /** How far the last line of a replica has come, until the next lines of it stand in its place.
+   * @param {string} replica @param {{t: string, text: string}} line
+   */
+  showUnfinished(replica, { t, text }) {
+    const parts = segments(afterReturn(text), plainStyle());
+    const plain = parts.map((part) => part.text).join("");
+    const row = this.unfinished.get(replica);
+    this.hasTimes ||= Boolean(t);
+    if (!row) {
+      const fresh = { kind: "line", replica, time: t ?? "", text: plain, parts };
+      this.unfinished.set(replica, fresh);
+      this.pending.push(fresh);
+      this.#schedule();
+      return;
+    }
+    Object.assign(row, { text: plain, parts });
+    const before = this.elements.get(row);
+    if (!before?.isConnected) return;
+    const element = this.#lineElement(row);
+    before.replaceWith(element);
+    this.elements.set(row, element);
+  }
+
+  /** @param {string} replica */
+  #dropUnfinished(replica) {
+    const row = this.unfinished.get(replica);
+    if (!row) return;
+    this.unfinished.delete(replica);
+    for (const rows of [this.pending, this.rows]) {
+      const at = rows.lastIndexOf(row);
+      if (at >= 0) rows.splice(at, 1);
+    }
+    const element = this.elements.get(row);
+    if (!element?.isConnected) return;
+    element.remove();
+    this.shown -= 1;
+  }
+
   /** @param {string} replica @param {{t: string, text: string}[]} lines */
   addLines(replica, lines) {
+    this.#dropUnfinished(replica);
     if (!this.styles.has(replica)) this.styles.set(replica, plainStyle());
     const style = this.styles.get(replica);
     this.came.set(replica, (this.came.get(replica) ?? 0) + lines.length);
@@ -180,7 +223,9 @@ export class LogView {
         block.className = "log-block";
         this.host.append(block);
       }
-      block.append(row.kind === "line" ? this.#lineElement(row) : this.#noteElement(row.text));
+      const element = row.kind === "line" ? this.#lineElement(row) : this.#noteElement(row.text);
+      if (this.unfinished.get(row.replica) === row) this.elements.set(row, element);
+      block.append(element);
       this.shown += 1;
     }
   }

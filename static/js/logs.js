@@ -57,6 +57,9 @@ class LogPane {
     if (frame.type === "lines") {
       this.lineCount += frame.lines.length;
       this.view.addLines(frame.replica, frame.lines);
+    } else if (frame.type === "unfinished") {
+      this.lineCount ||= 1;
+      this.view.showUnfinished(frame.replica, frame.lines[0]);
     } else if (frame.type === "skipped") {
       this.view.addSkipped(frame.replica, frame.count);
     } else if (frame.type === "state") {

@@ -207,6 +207,9 @@ class Follower:
                 else:
                     self._history.append((replica, lines))
                 self._cursor = str(frame.get("cursor", ""))
+        elif kind == "unfinished" and self._history is None:
+            for row in parts(frame, "lines"):
+                self.writer.write_unfinished(replica, str(row.get("text", "")))
         elif kind == "skipped":
             self._say(f"{replica}: {frame.get('count')} lines were skipped here, they came faster")
         elif kind == "state":
@@ -241,4 +244,5 @@ class Follower:
                 self.writer.write(replica, lines)
 
     def _say(self, text: str) -> None:
+        self.writer.clear()
         self.session.terminal.tell(f"[homeport] {one_line(text)}", "dim")

@@ -39,6 +39,7 @@ class LineWriter:
     is_raw: bool = False  # colours of the program are passed on
     has_times: bool = False  # with the cluster's times
     _prefixes: dict[str, str] = field(default_factory=dict, init=False)
+    _is_open: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._width = max(map(len, self.replicas), default=0)
@@ -53,10 +54,27 @@ class LineWriter:
         return self._prefixes.get(replica, "")
 
     def _shown(self, text: str) -> str:
-        return text if self.is_raw else sanitize(text)
+        return text if self.is_raw else sanitize(last_state(text))
+
+    def write_unfinished(self, replica: str, text: str) -> None:
+        """How far the last line of a replica has come: on a terminal, until something else is written."""
+        width = self.terminal.width
+        if width is None:
+            return
+        # One line of the terminal at most: it is written over.
+        shown = sanitize(text)[: max(10, width - self._width - 4)]
+        self.terminal.emit(f"\r{self._prefix(replica)}{shown}\x1b[K")
+        self._is_open = True
+
+    def clear(self) -> None:
+        """Takes away what is not finished."""
+        if self._is_open:
+            self.terminal.emit("\r\x1b[K")
+            self._is_open = False
 
     def write(self, replica: str, lines: Sequence[tuple[str, str]]) -> None:
         """Lines of a replica as (time, text), in one piece."""
+        self.clear()
         prefix = self._prefix(replica)
         out = []
         for time, text in lines:
@@ -72,6 +90,11 @@ class LineWriter:
             prefix, text = (self._prefix(match[1]), line[match.end() :]) if match else ("", line)
             out.append(f"{prefix}{self._shown(text)}\n")
         self.terminal.emit("".join(out))
+
+
+def last_state(text: str) -> str:
+    """What a terminal shows of a line with carriage returns, as those of a progress bar: what was written last."""
+    return text.rstrip("\r").rpartition("\r")[2]
 
 
 def attempt_type(text: str) -> str:

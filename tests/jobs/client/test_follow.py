@@ -22,7 +22,8 @@ from websockets.sync.server import ServerConnection, serve
 from homeport_client import follow, watching
 from homeport_client.exits import INTERRUPTED, NOT_FOUND, NOT_SIGNED_IN, UNREACHABLE
 from homeport_client.follow import cursor_file, interrupted_later
-from tests.jobs.client.world import JOB_ID, CommandLine, Scripted, job
+from homeport_client.terminal import Terminal
+from tests.jobs.client.world import JOB_ID, Answer, CommandLine, Scripted, job
 
 Talk = Callable[[ServerConnection, str], None]
 
@@ -397,3 +398,30 @@ def test_waiting_needs_no_websocket(
     homeport.answers["POST jobs/"] = job(state="queued")
     homeport.answers[f"GET jobs/{JOB_ID}/"] = [job(), job(), job(), job(state="succeeded")]
     assert homeport("submit", "--image", "x", "--wait", "--", "y").code == 0
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_an_unfinished_line_is_shown_on_a_terminal_until_it_has_ended(
+    homeport: CommandLine, logs: Logs, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    def talk(connection: ServerConnection, _cursor: str) -> None:
+        for text in ("10%", "20%\x1b[2J"):
+            row = {"t": "", "text": text}
+            frame = {"type": "unfinished", "replica": "worker-0", "lines": [row]}
+            connection.send(json.dumps(frame))
+        lines(connection, "1", "100%")
+        end(connection)
+
+    logs.talk = talk
+    monkeypatch.setattr(Terminal, "is_live", lambda _terminal, _stream: is_terminal)
+    ran = homeport("--color", "never", "logs", "-f", JOB_ID)
+    states = "\r10%\x1b[K\r20%\x1b[K\r\x1b[K" if is_terminal else ""
+    assert ran.out == f"{states}100%\n", ran.err
+
+
+def test_of_a_progress_bar_the_last_state_is_printed(homeport: CommandLine) -> None:
+    homeport.answers[f"GET jobs/{JOB_ID}/"] = job(state="succeeded")
+    bar = b"\rEpoch 0/60\rEpoch 59/60\r\nwindows\r\n"
+    homeport.answers[f"GET jobs/{JOB_ID}/logs/"] = Answer(data=bar)
+    assert homeport("logs", JOB_ID).out == "Epoch 59/60\nwindows\n"
+    assert homeport("logs", "--raw", JOB_ID).out == bar.decode()
