@@ -1,6 +1,8 @@
 """Pages on which workloads are asked for: the forms, what fits, uploads, TensorBoard on trainings."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain, count
 from typing import Any
 from uuid import UUID
 
@@ -97,7 +99,18 @@ def _first_form(request: PageRequest, kind: str, tenant: Tenant | None) -> Workl
         template = _find_template(request, request.GET, "template")
         if template is not None:
             return form.of_template(template, _reader(request, kind, tenant))
-    return form.of_query(request.GET)
+    blank = form.of_query(request.GET)
+    if tenant and KINDS[kind].has_gate and not blank.values["name"]:
+        blank.values["name"] = _free_name(tenant, kind, form.stand_in)
+    return blank
+
+
+def _free_name(tenant: Tenant, kind: str, stem: str) -> str:
+    """The stem, or with the first number that makes it a name that no other of the namespace has."""
+    rows = Workload.objects.filter(tenant=tenant, kind=kind, name__startswith=stem)
+    taken = {*rows.values_list("name", flat=True)}
+    names = chain([stem], (f"{stem} {number}" for number in count(2)))
+    return next(name for name in names if name not in taken)
 
 
 def _reader(request: PageRequest, kind: str, tenant: Tenant) -> Check:
@@ -181,8 +194,9 @@ def workload_fit(request: PageRequest, kind: str) -> HttpResponseBase:
     lines = of_nodes or usage_lines(tenant)
     likes = _visible(request, kind).filter(pk__in=ids_of(request.POST.getlist("like")))
     original = likes.select_related("tenant").first()
+    at_fields = set(request.POST.getlist("told"))  # which the page shows there already
     context = {
-        "problems": form.told,
+        "problems": [replace(each, is_told=each.key in at_fields) for each in form.told],
         "fit": found,
         "is_of_nodes": bool(of_nodes),
         "lines": with_request(lines, spec_totals(kind, spec)) if spec else lines,

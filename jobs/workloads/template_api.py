@@ -10,7 +10,7 @@ from rest_framework import mixins, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from jobs.kinds.training.commands import hints_of
+from jobs.kinds.training.commands import body_hints
 from jobs.models import Template
 from jobs.workloads import templates
 from jobs.workloads.rest import RowsViewSet
@@ -34,9 +34,7 @@ class TemplateSerializer(serializers.ModelSerializer[Template]):
         fields = ("id", "name", "owner", "team", "spec", "updated_at", "hints")
 
     def get_hints(self, template: Template) -> list[str]:
-        replicas = template.spec.get("replicas") or {}
-        of_roles = [asked.get("command") or () for asked in replicas.values()]
-        return hints_of([template.spec.get("command") or (), *of_roles])
+        return body_hints(template.spec)
 
 
 class TemplateBody(Body):

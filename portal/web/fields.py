@@ -298,8 +298,8 @@ class Name(Text):
 
     default_error_messages = {
         "invalid_name": _(
-            "Use 1 to 80 letters, digits, spaces, dots, dashes or underscores, beginning with a "
-            "letter or a digit."
+            "Use 1 to 80 letters from a to z or A to Z, digits, spaces, dots, dashes or underscores, "
+            "beginning with a letter or a digit."
         )
     }
 

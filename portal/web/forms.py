@@ -91,11 +91,21 @@ def blank_texts(fields: Mapping[str, AnyField]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Problem:
-    """One line of the list of errors; the list links to the field."""
+    """One line of the list of errors; the list links to the field.
+
+    Attributes:
+        is_told: whether the page shows the text at the field already.
+    """
 
     field: str
     label: str
     text: str
+    is_told: bool = False
+
+    @property
+    def key(self) -> str:
+        """By which a page says that it shows this."""
+        return f"{self.field}: {self.text}"
 
 
 class SpecForm:

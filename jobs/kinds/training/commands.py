@@ -5,8 +5,10 @@ the training's name in the cluster, and IP addresses, are not known before it is
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from jobs import command_line
@@ -41,7 +43,6 @@ class CommandPreview:
     first: str  # the first replica, whose variables these are
     variables: tuple[str, ...]  # `NAME=value`: what its topology tells it
     hidden: int
-    hints: tuple[str, ...]  # what a shell would treat otherwise, in sentences
     unknown_placeholder: str
 
 
@@ -50,17 +51,33 @@ def hints_of(commands: Iterable[Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(hint for words in commands for hint in word_hints(words)))
 
 
+def hints_of_lines(lines: Iterable[str]) -> list[str]:
+    """The same of command lines as a person typed them, which say what is quoted."""
+    found: dict[str, None] = {}
+    for line in lines:
+        with suppress(ValueError):  # a quote is missing, which is told as an error
+            found |= dict.fromkeys(typed_hints(line))
+    return list(found)
+
+
+def body_hints(body: Mapping[str, Any]) -> list[str]:
+    """The same of a body, of which nothing is known yet."""
+    replicas = body.get("replicas")
+    asked = [*replicas.values()] if isinstance(replicas, Mapping) else []
+    given = [one.get("command") for one in [body, *asked] if isinstance(one, Mapping)]
+    words = [
+        [word for word in one if isinstance(word, str)] for one in given if isinstance(one, list)
+    ]
+    return hints_of(words)
+
+
 def command_hints(spec: TrainingSpec) -> list[str]:
     """The same of a training."""
     return hints_of(spec.command_of(role) for role in _own_roles(spec))
 
 
-def preview_command(spec: TrainingSpec, typed: Iterable[str] | None = None) -> CommandPreview:
-    """What will run, in the order of the topology's roles.
-
-    Args:
-        typed: the command lines as a person typed them, which say what is quoted; None: there are words alone.
-    """
+def preview_command(spec: TrainingSpec) -> CommandPreview:
+    """What will run, in the order of the topology's roles."""
     topology = get_topology(spec.topology)
     kube_name = names.job_name(spec.name, UUID(int=0)).rsplit("-", 1)[0] + f"-{UNKNOWN}"
     counts = {role: asked.count for role, asked in spec.replicas.items()}
@@ -90,7 +107,6 @@ def preview_command(spec: TrainingSpec, typed: Iterable[str] | None = None) -> C
         first=f"{first}-{first_index}",
         variables=_variables(spec, of_first),
         hidden=sum(len(spec.indexes_of(role)) for role in own) - shown,
-        hints=tuple(command_hints(spec) if typed is None else _typed_hints(typed)),
         unknown_placeholder=_find_unknown_placeholder(spec),
     )
 
@@ -99,10 +115,6 @@ def _variables(spec: TrainingSpec, context: ReplicaContext) -> tuple[str, ...]:
     given = environment_of(spec)[context.role]
     filled = placeholders.final_environment({}, given, context)
     return tuple(f"{name}={filled[name]}" for name in given if name in filled)
-
-
-def _typed_hints(typed: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(hint for text in typed for hint in typed_hints(text)))
 
 
 def _own_roles(spec: TrainingSpec) -> list[str]:

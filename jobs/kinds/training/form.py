@@ -19,7 +19,7 @@ from jobs.kinds.form import Check, FieldChange, SecretsForm, WorkloadForm, ids_o
 from jobs.kinds.spec import WorkloadSpec, spec_of
 from jobs.kinds.training import private
 from jobs.kinds.training.advice import advice_for
-from jobs.kinds.training.commands import preview_command
+from jobs.kinds.training.commands import body_hints, hints_of_lines, preview_command
 from jobs.kinds.training.document import (
     UPLOAD_MISSING,
     as_body,
@@ -231,17 +231,17 @@ class TrainingForm(SecretsForm):
         shows = spec is not None and not self.is_command_blank
         return {
             "form": self,
-            "preview": preview_command(spec, self.typed_commands) if spec and shows else None,
+            "preview": preview_command(spec) if spec and shows else None,
+            "hints": self.hints(),
             "advice": [*self.notes, *(advice_for(spec, tenant) if spec else [])],
         }
 
-    @property
-    def typed_commands(self) -> list[str] | None:
-        """The command lines as they were typed; None: words were."""
+    def hints(self) -> list[str]:
+        """What of the commands a shell would treat otherwise, whatever else is wrong with the form."""
         own = [role.name for role in self._roles if not role.program]
         of_roles = [self.values[f"replicas.{name}.command"] for name in own]
         common = [self.values["command"]] if "" in of_roles else []
-        return [*common, *filter(None, of_roles)]
+        return hints_of_lines([*common, *filter(None, of_roles)])
 
     def changes(self, spec: TrainingSpec, original: Workload, user: User) -> list[FieldChange]:
         asked = spec_of(original, TrainingSpec)
@@ -401,7 +401,6 @@ class TrainingYamlForm(TrainingForm):
 
     view = "yaml"
     wants_file = False
-    typed_commands = None
 
     def __init__(
         self, posted: QueryDict | None = None, *, shown: Mapping[str, str] | None = None
@@ -454,6 +453,9 @@ class TrainingYamlForm(TrainingForm):
 
     def page_context(self, tenant: Tenant) -> dict[str, Any]:
         return {}
+
+    def hints(self) -> list[str]:
+        return body_hints(self.document.body)
 
     def turned(self, spec: TrainingSpec, check: Check) -> WorkloadForm:
         form = TrainingForm.of_body(self.typed_body(spec))

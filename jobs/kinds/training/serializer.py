@@ -81,7 +81,9 @@ class TrainingSerializer(SpecSerializer):
         style=_widget(
             "what",
             1,
-            hint=_("For you and your team; letters, digits, spaces, dots, dashes and underscores."),
+            hint=_(
+                "For you and your team; letters from a to z, digits, spaces, dots, dashes and underscores."
+            ),
             attributes={"maxlength": "80", "placeholder": _("mnist second try")},
         ),
     )

@@ -14,7 +14,7 @@ from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Bundle, Node, Replica, UserSecret, Workload
 from tenants.models import AuditEntry, Tenant
 from tests.browsing import HTMX, client_of, page_of, read
-from tests.factories import make_job, make_tenant, submit_body
+from tests.factories import make_job, make_service, make_tenant, submit_body
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
@@ -441,6 +441,32 @@ def test_what_differs_tells_nothing_that_somebody_else_may_not_read(alice: Tenan
     told = client_of(lee).post("/trainings/new/fit/", typed, headers=HTMX).content.decode()
     assert "Changes from my training" in told
     assert "canary" not in told
+
+
+def test_a_name_that_is_refused_hides_no_hint_and_is_told_at_its_field(client: Client) -> None:
+    rule = "letters from a to z or A to Z"
+    for name in ("lr=0.1/bs=64", "Größe", "试验"):
+        typed = fields(name=name, command="python a.py | tee log")
+        before = Markup(client.post("/trainings/new/fit/", typed, headers=HTMX).content.decode())
+        assert rule in before.text
+        assert "Not run by a shell: |" in before.one("div", id="preview").text
+        page = page_of(client.post("/trainings/new/", typed))
+        assert rule in page.text
+        told = [one.get("value") for one in page.all("input", name="told")]
+        after = client.post("/trainings/new/fit/", {**typed, "told": told}, headers=HTMX)
+        assert rule not in Markup(after.content.decode()).text
+        # Another mistake is told again.
+        other = {**typed, "name": "", "image": "A", "told": told}
+        again = client.post("/trainings/new/fit/", other, headers=HTMX).content.decode()
+        assert "not an image reference" in Markup(again).text
+
+
+def test_a_new_notebook_has_a_free_name(client: Client, alice: Tenant) -> None:
+    for kind, stem in (("notebook", "notebook"), ("tensorboard", "TensorBoard")):
+        first = page_of(client.get(f"/{kind}s/new/")).value("name") or ""
+        assert first.lower() == stem.lower()
+        make_service(alice, kind=kind, name=first)
+        assert page_of(client.get(f"/{kind}s/new/")).value("name") == f"{first} 2"
 
 
 def test_an_upload_says_what_is_inside(client: Client, alice: Tenant) -> None:
