@@ -47,6 +47,23 @@ _VOLUMES = "leave it out; /data and /log are in every replica, source brings the
 _PLACED = "pool, whose nodes have labels and taints; nodes are found by cpu, memory and gpu besides"
 _PER_GPU = "replicas.worker.gpu; as many processes start in a worker as it has GPUs"
 _PER_SLOT = "replicas.worker.gpu, else replicas.worker.cpu; as many processes start in a worker as it has GPUs, else CPUs"
+_SECRETS = "secrets, by the names on the page Secrets: as variables or files"
+_CONFIG = "env, with the values themselves, or a file beside the code"
+_SECURITY = "leave it out; pods run as the admin has decided for all"
+_ACCOUNT = "leave it out; programs have no account in the cluster"
+_HOST = "leave it out; pods are kept apart from nodes"
+_META = {
+    "apiVersion": "leave it out; a body of Homeport has no version",
+    "metadata.name": "name",
+    "metadata.generateName": "name; trainings may have the same one",
+    "metadata.namespace": "leave it out; a training runs in your own namespace",
+    "metadata.labels": "leave it out; trainings are found by name, owner and state",
+    "metadata.annotations": "leave it out; nothing here reads them",
+    "metadata": "leave it out; the cluster writes it",
+    "status": "leave it out; the cluster writes it",
+}
+_POD_META = "leave it out; pods have labels of Homeport's"
+_NOTHING_LIKE_IT = "leave it out; there is nothing like it here"
 # A field of theirs -> ours, whose name comes first. In a path * is any name or number, which is the role
 # where a row says {role}. Likewise the table of docs/training.md.
 _POD = {
@@ -54,11 +71,31 @@ _POD = {
     "containers.*.command": "command, of one role replicas.{role}.command",
     "containers.*.args": "command, which has the words of both",
     "containers.*.env": "env, with names and values as an object",
+    "containers.*.env.*.valueFrom.secretKeyRef": _SECRETS,
+    "containers.*.env.*.valueFrom.configMapKeyRef": _CONFIG,
+    "containers.*.env.*.valueFrom.fieldRef": "env, in which {{{{job_name}}}} and {{{{task_index}}}} are filled in",
+    "containers.*.env.*.valueFrom.resourceFieldRef": "env, with the number itself",
     "containers.*.envFrom": "secrets, by the names on the page Secrets",
     "containers.*.resources": "replicas.{role}.cpu, memory and gpu; the request is the limit, too",
     "containers.*.workingDir": "leave it out; it is /workspace, with the code",
     "containers.*.ports": "leave it out; each replica has a name and a port",
     "containers.*.volumeMounts": _VOLUMES,
+    "containers.*.name": "leave it out; a replica has one container of the person's",
+    "containers.*.imagePullPolicy": "leave it out; the cluster's default holds, by the image's tag",
+    "containers.*.lifecycle": "leave it out; a program gets SIGTERM and has time to save, and command may do more",
+    "containers.*.securityContext": _SECURITY,
+    "initContainers": "source, which brings the code; what else is to come first belongs in command",
+    "priorityClassName": "priority: low, normal or high",
+    "securityContext": _SECURITY,
+    "serviceAccountName": _ACCOUNT,
+    "serviceAccount": _ACCOUNT,
+    "automountServiceAccountToken": _ACCOUNT,
+    "hostNetwork": _HOST,
+    "hostIPC": _HOST,
+    "hostPID": _HOST,
+    "terminationGracePeriodSeconds": "leave it out; 120 s, and 60 s with a deadline_s",
+    "topologySpreadConstraints": "placement: any, pack or spread",
+    "activeDeadlineSeconds": "deadline_s",
     "volumes": _VOLUMES,
     "imagePullSecrets": "leave it out; registry logins on the page Secrets are always used",
     "restartPolicy": "restart_policy: never, on_failure or exit_code; Always is on_failure",
@@ -79,11 +116,12 @@ _RUN = {
     "schedulingPolicy": _SHARED,
 }
 _KUBEFLOW = {
-    "metadata.name": "name",
+    **_META,
     **{f"spec.runPolicy.{name}": ours for name, ours in _RUN.items()},
     # Of operators before runPolicy.
     **{f"spec.{name}": ours for name, ours in _RUN.items()},
     **{f"spec.*.*.template.spec.{name}": ours for name, ours in _POD.items()},
+    "spec.*.*.template.metadata": _POD_META,
     "spec.*.*.replicas": "replicas.{role}.count",
     "spec.*.*.restartPolicy": _POD["restartPolicy"],
 }
@@ -94,6 +132,9 @@ _TF = {
 _PYTORCH = {
     "spec.elasticPolicy.minReplicas": "replicas.worker.min",
     "spec.elasticPolicy.maxReplicas": "replicas.worker.count",
+    "spec.elasticPolicy.nProcPerNode": _PER_GPU,
+    "spec.elasticPolicy.maxRestarts": "leave it out; torchrun is told 100; retries is of the training",
+    "spec.elasticPolicy.metrics": "leave it out; the count is between min and count by what room there is",
     "spec.elasticPolicy": "leave it out; torchrun is told the rest",
     "spec.nprocPerNode": _PER_GPU,
 }
@@ -103,7 +144,7 @@ _MPI = {
     "spec.sshAuthMountPath": "leave it out; mpirun needs no ssh here",
 }
 _TRAINER = {
-    "metadata.name": "name",
+    **_META,
     "spec.suspend": _JOB["suspend"],
     "spec.runtimeRef": "topology",
     "spec.trainer.image": "image",
@@ -115,8 +156,9 @@ _TRAINER = {
     "spec.trainer.resourcesPerNode": "replicas.worker.cpu, memory and gpu",
 }
 _VOLCANO = {
-    "metadata.name": "name",
+    **_META,
     **{f"spec.tasks.*.template.spec.{name}": ours for name, ours in _POD.items()},
+    "spec.tasks.*.template.metadata": _POD_META,
     "spec.tasks.*.name": "replicas, in which roles have the names of the topology",
     "spec.tasks.*.replicas": "replicas.worker.count, or that of another role",
     "spec.tasks.*.policies": "restart_policy: never, on_failure or exit_code",
@@ -129,9 +171,10 @@ _VOLCANO = {
     "spec.plugins": "leave it out; replicas find each other by the topology",
 }
 _BATCH = {
-    "metadata.name": "name",
+    **_META,
     **{f"spec.{name}": ours for name, ours in _JOB.items()},
     **{f"spec.template.spec.{name}": ours for name, ours in _POD.items()},
+    "spec.template.metadata": _POD_META,
     "spec.completions": "replicas.worker.count, of the topology array",
     "spec.parallelism": "parallelism",
     "spec.backoffLimitPerIndex": "retries",
@@ -154,7 +197,7 @@ _SCHEDULED = re.compile(r"(?:Ray|Spark|ScheduledSpark|Dask)[A-Z]\w*")
 # Where a role has another name here.
 _ROLES = {"master": "chief", "chief": "chief", "ps": "ps", "evaluator": "evaluator"}
 _MASTER = "replicas.worker.count; the Master is worker 0, so count one more"
-_MOST_TOLD = 60
+_MOST_TOLD = 200
 _Rows = list[tuple[tuple[str, ...], str]]
 
 
@@ -198,22 +241,35 @@ def _known(
 ) -> Iterator[tuple[str, str, list[str]]]:
     """Path, what a table says of it, and what stands for its asterisks; in the order of the file.
 
-    Only what the table may still have is looked into, so that a large body costs no more than its size.
+    Each field is told of, or what it stands in: one that the table does not have by what it says of that, else that
+    there is nothing like it. Only what the table may still have is looked into, so that a large body costs no more
+    than its size.
     """
     rows = [(tuple(path.split(".")), ours) for path, ours in fields.items()]
-    parents = {path[:n] for path, _ours in rows for n in range(len(path))}
 
-    def walk(value: Any, at: tuple[str, ...], rows: _Rows) -> Iterator[tuple[str, str, list[str]]]:
-        for path, ours in rows:
-            is_whole = path not in parents or not isinstance(value, Mapping)
-            if len(path) == len(at) and is_whole:
-                yield ".".join(at), ours, [a for p, a in zip(path, at, strict=True) if p == "*"]
-                return
+    def walk(
+        value: Any, at: tuple[str, ...], stars: list[str], rows: _Rows, rest: str
+    ) -> Iterator[tuple[str, str, list[str]]]:
+        own = next((ours for path, ours in rows if len(path) == len(at)), "")
+        deeper = [row for row in rows if len(row[0]) > len(at)]
         inner = dict(enumerate(value)) if isinstance(value, list) else value
-        for key, one in inner.items() if isinstance(inner, Mapping) else ():
+        if own and (not deeper or not isinstance(value, Mapping)):
+            yield ".".join(at), own, stars
+            rest = ""  # what it has is told of with it, but for what has a row
+        elif own:
+            rest = own
+        if not isinstance(inner, Mapping) or not deeper:
+            if not own and rest and value not in (None, [], {}):
+                yield ".".join(at), rest, stars
+            return
+        for key, one in inner.items():
             where = (*at, str(key))
-            open_ = [row for row in rows if row[0][len(at) : len(where)] in (("*",), where[-1:])]
-            if open_:
-                yield from walk(one, where, open_)
+            exact = [row for row in deeper if row[0][len(at)] == where[-1]]
+            starred = [row for row in deeper if row[0][len(at)] == "*"]
+            if exact or starred:
+                more = [] if exact else [where[-1]]
+                yield from walk(one, where, [*stars, *more], exact or starred, rest)
+            elif rest and where != ("kind",):
+                yield ".".join(where), rest, stars
 
-    return walk(body, (), rows)
+    return walk(body, (), [], rows, _NOTHING_LIKE_IT)

@@ -265,7 +265,7 @@ class ArenaCommand(Command):
                 words.append(word)
         if answers and not ctx.resilient_parsing:
             lines = [f"  {name}: {text}" for name, text in answers.items()]
-            raise usage_error("\n".join(["Arena has flags that are not needed here:", *lines]))
+            raise usage_error("\n".join(["These flags of Arena are not taken here:", *lines]))
         return super().parse_args(ctx, words)
 
 

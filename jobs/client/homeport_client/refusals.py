@@ -21,7 +21,7 @@ from .exits import (
 )
 from .sanitize import one_line
 
-MAX_REFUSALS = 50
+MAX_REFUSALS = 250
 _CODES = {401: NOT_SIGNED_IN, 404: NOT_FOUND}
 
 

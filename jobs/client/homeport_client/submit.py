@@ -31,7 +31,23 @@ REFUSED_TEXT = "The training is refused:"
 ARENA_WORDS = {
     **{word: word.removesuffix("job") for word in ("tf", "pytorch", "mpi", "jax")},
     **{f"{word}job": word for word in ("tf", "pytorch", "mpi", "jax")},
-    "horovod": "mpi",
+    **dict.fromkeys(("horovod", "horovodjob", "hj"), "mpi"),
+    **dict.fromkeys(("deepspeed", "deepspeedjob"), "pytorch"),
+}
+_OPERATOR = "brings a scheduler of its own, which would be a second queue inside one training. Run it on a cluster with its operator."
+# Others of Arena's words, unless a file of that name is meant -> why there is none, and what to do.
+UNOFFERED = {
+    **dict.fromkeys(
+        ("et", "etjob"),
+        "Elastic training runs by torch-ddp: homeport submit . --topology torch-ddp --workers 4 --min-workers 2 "
+        "-- torchrun train.py",
+    ),
+    **dict.fromkeys(("ray", "rayjob"), f"Ray {_OPERATOR}"),
+    **dict.fromkeys(("spark", "sparkjob"), f"Spark {_OPERATOR}"),
+    **dict.fromkeys(
+        ("volcano", "volcanojob", "vj"),
+        "Choose what its tasks are to each other: homeport submit . --topology array, tf-ps, torch-ddp, jax or mpi",
+    ),
 }
 EXAMPLES = """\b
 For example:
@@ -52,6 +68,8 @@ class SubmitCommand(Command):
         args = ["--dry-run=client" if one == "--dry-run" else one for one in args]
         word = next(iter(args), "")
         is_old = any(one.partition("=")[0] == "--mode" for one in args)  # of Arena, too
+        if word in UNOFFERED and not Path(word).exists():
+            raise usage_error(f"There is no homeport submit {word}.", UNOFFERED[word])
         if word not in ARENA_WORDS and not is_old:
             return super().make_context(info_name, args, parent, **extra)
         from . import arena

@@ -12,7 +12,7 @@ from homeport_client import arena
 from homeport_client.exits import USAGE
 from homeport_client.submit import ARENA_WORDS
 from tests.factories import make_tenant
-from tests.jobs.client.test_documents import PAGE
+from tests.jobs.client.test_page import PAGE
 from tests.jobs.client.world import JOB_ID, Answer, CommandLine, Ran, job
 from tests.jobs.test_submission import accepted
 
@@ -69,3 +69,17 @@ def test_the_page_has_every_word_and_flag() -> None:
     answered = {flag for flag in arena.ANSWERS if flag.startswith("--")}
     of_roles = {f"{flag}{end}" for flag in arena.AMOUNTS for end in ("", "-limit")}
     assert {*ARENA_WORDS, *arena.FLAGS, *answered} - of_roles <= said
+
+
+def test_every_word_of_arena_is_answered_as_one(
+    homeport: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for word in ("etjob", "et", "rayjob", "sparkjob", "volcanojob", "vj"):
+        ran = homeport("submit", word, "--name", "a")
+        assert (ran.code, f"There is no homeport submit {word}" in ran.err) == (2, True), ran.err
+    for word in ("horovodjob", "deepspeedjob"):
+        assert "Usage: homeport submit" in homeport("submit", word, "--help").out
+    # A file of that name is code, as it was.
+    (tmp_path / "ray").mkdir()
+    assert "There is no homeport submit" not in homeport("submit", "ray").err
