@@ -157,7 +157,8 @@ async def _is_cut(namespace: str, part: Part, asked: LogRequest) -> bool:
                 count += chunk.count(b"\n")
         except (ClusterError, CredentialsError):
             count = 0  # all that is archived is shown in its place
-    before = part.earlier if count else part.found and part.found.log
+    whole = part.found.log if part.found is not None else None
+    before = part.earlier if count else whole
     if count > tail_lines or before is None:
         return count > tail_lines
     if count == tail_lines:
