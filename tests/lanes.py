@@ -28,6 +28,7 @@ OTHERS = sorted(
 # beside much other work. What decides (rules, engine, tenancy, who may call what) is never here.
 LATER: Mapping[str, int] = {
     "tests/portal/server/test_slow_clients.py": 220,
+    "tests/repository/test_cut_off.py": 110,
     "tests/jobs/engine/test_faults.py": 105,
     "tests/portal/server/test_heads.py": 95,
     "tests/portal/server/test_connections.py": 85,
