@@ -6,7 +6,7 @@ import os
 from typing import Dict, Iterable, List, NamedTuple, Set
 
 
-class Process(NamedTuple):
+class LivingProcess(NamedTuple):
     """One that has not ended: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html"""
 
     parent: int
@@ -14,7 +14,7 @@ class Process(NamedTuple):
     session: int
 
 
-def living() -> Dict[int, Process]:
+def living() -> Dict[int, LivingProcess]:
     """Those of all users, by process id.
 
     Raises:
@@ -26,7 +26,7 @@ def living() -> Dict[int, Process]:
             with open(f"/proc/{name}/stat", "rb") as file:
                 state, *numbers = file.read().rpartition(b")")[2].split()[:4]
             if state not in (b"Z", b"X"):
-                found[int(name)] = Process(*map(int, numbers))
+                found[int(name)] = LivingProcess(*map(int, numbers))
     return found
 
 

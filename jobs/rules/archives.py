@@ -32,7 +32,7 @@ class Reported(Protocol):
     def restarts(self) -> int: ...
 
 
-class Replica(Protocol):
+class SeenReplica(Protocol):
     """A replica as last seen; `restarts` and `incarnation` count over all its pods of the attempt."""
 
     @property
@@ -43,7 +43,7 @@ class Replica(Protocol):
     def incarnation(self) -> int: ...
 
 
-def run_of(replica: Replica | None) -> Run:
+def run_of(replica: SeenReplica | None) -> Run:
     """The container that was seen last."""
     if replica is None:
         return Run()
