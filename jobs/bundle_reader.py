@@ -44,10 +44,6 @@ class _OutOfTimeError(Exception):
     """The processor time is used up."""
 
 
-class _RefusedMemberError(Exception):
-    """A pod will not unpack this; the text says why."""
-
-
 class Contents:
     """The first files in their order; `total` counts all that were seen."""
 
@@ -118,18 +114,19 @@ def limit_this_process() -> None:
 
 
 def read_contents(path: str, kind: str) -> dict[str, Any]:
-    """What an archive of kind `zip` or `tar` holds; cut where it asks for too much.
+    """What an archive of kind `zip` or `tar` holds; cut where it asks for too much, or why no pod unpacks it.
 
     Raises:
         PodError: damaged.
-        _RefusedMemberError: no pod unpacks it.
     """
     found, tree = Contents(), unpack.Tree()
     members = _zip_members(path) if kind == "zip" else _tar_members(path)
     try:
         with unpack.broken_in_words():
             for read, begin, size_bytes, is_last in members:
-                member = _checked(read, tree)
+                member, refusal = _checked(read, tree)
+                if refusal:
+                    return {"refused": refusal}
                 if member is None:
                     continue
                 if kind == "tar" and not member.is_folder:
@@ -150,12 +147,13 @@ def read_contents(path: str, kind: str) -> dict[str, Any]:
     return found.as_json()
 
 
-def _checked(read: Callable[[], unpack.Member | None], tree: unpack.Tree) -> unpack.Member | None:
-    """A member as a pod sees it; None: it is left out there.
+def _checked(
+    read: Callable[[], "unpack.Member | None"], tree: unpack.Tree
+) -> tuple["unpack.Member | None", str]:
+    """A member as a pod sees it, None where it is left out there; and why no pod unpacks it.
 
     Raises:
         PodError: there are too many.
-        _RefusedMemberError: no pod unpacks it.
     """
     try:
         member = read()
@@ -164,8 +162,8 @@ def _checked(read: Callable[[], unpack.Member | None], tree: unpack.Tree) -> unp
     except PodError as error:
         if error.reason == codes.BUNDLE_TOO_LARGE:
             raise
-        raise _RefusedMemberError(str(error)) from error
-    return member
+        return None, str(error)
+    return member, ""
 
 
 # Of each member: what reads it, what gives how its content begins, its bytes, and whether it is the last one.
@@ -220,8 +218,6 @@ def main() -> None:
             answer["odd_scripts"] = [(asked["name"], oddity)] if oddity else []
     except PodError as error:
         answer = {"broken": str(error)}
-    except _RefusedMemberError as error:
-        answer = {"refused": str(error)}
     except (MemoryError, _OutOfTimeError):
         answer = Contents().as_json() | {"is_cut": True}
     sys.stdout.write(json.dumps(answer))

@@ -22,12 +22,15 @@ from tenants.models import Tenant, User
 _MOST_IDS = 50
 
 
-class Check(Protocol):
+class BodyReader(Protocol):
     """Reads a body, of which `written` says how a document has values that are no text; raises Refused."""
 
     def __call__(
         self, body: Mapping[str, Any], written: Mapping[str, str] = ..., /
     ) -> WorkloadSpec: ...
+
+
+Check = BodyReader
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from jobs import pruning
-from jobs.kinds.training.asked import Change
+from jobs.kinds.training.asked import FieldOverride
 from jobs.kinds.training.serializer import MAX_SECONDS
 from jobs.kinds.training.spec import PRIORITIES
 from jobs.models import Artifact, Bundle
@@ -74,7 +74,7 @@ class ChangeSerializer(Body):
 
     def to_internal_value(self, data: Any) -> Any:
         found = super().to_internal_value(data)
-        return Change(tuple(found["field"]), found["value"])
+        return FieldOverride(tuple(found["field"]), found["value"])
 
 
 class DocumentSerializer(Body):

@@ -3,8 +3,7 @@
 The command line sends the file's text, so that it is read by the rules of the page, and each error has its line.
 """
 
-import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,7 @@ _FOLDER = "source.dir"
 
 
 @dataclass(frozen=True)
-class Change:
+class FieldOverride:
     """A field that the sender says, whatever the text says of it.
 
     Attributes:
@@ -51,7 +50,7 @@ class AskedTraining:
 
 
 def read_asked(
-    text: str, changes: Sequence[Change], check: Check, *, has_code: bool = False
+    text: str, changes: Sequence[FieldOverride], check: Check, *, has_code: bool = False
 ) -> AskedTraining:
     """What a text asks for, with changes.
 
@@ -66,8 +65,11 @@ def read_asked(
     elsewhere = [change.field for change in changes]
     if not document.is_readable:
         raise Refused(document.told())
-    body = copy.deepcopy(document.body)
-    replaced = [change.field for change in changes if _put(body, change)]
+    body, replaced = document.body, []
+    for change in changes:
+        if _is_said(body, change.path, change.value):
+            replaced.append(change.field)
+        body = _with(body, change.path, change.value)
     errors: list[FieldError] = []
     folder = None
     source = body.get("source")
@@ -77,9 +79,9 @@ def read_asked(
         else:
             told = _("This is a folder's name, beside the file, and stands alone.")
             errors.append(FieldError(_FOLDER, "invalid", told))
-        del body["source"]
+        body = {name: one for name, one in body.items() if name != "source"}
     if not body.get("source"):
-        body.pop("source", None)
+        body = {name: one for name, one in body.items() if name != "source"}
     stand_in = {"name": "training"} if (folder or has_code) and not body.get("name") else {}
     try:
         check({**body, **stand_in}, document.written)
@@ -94,16 +96,18 @@ def read_asked(
     return AskedTraining(body, folder, tuple(notes))
 
 
-def _put(body: dict[str, Any], change: Change) -> bool:
-    """Sets a field; objects on the way are made. Whether it was another value before."""
-    *outer, last = change.path
-    is_said = False
-    for name in outer:
-        inner = body.get(name)
-        if not isinstance(inner, dict):
-            is_said = is_said or body.get(name) is not None
-            inner = body[name] = {}
-        body = inner
-    is_said = is_said or body.get(last, change.value) != change.value
-    body[last] = change.value
-    return is_said
+def _with(body: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """The same with a field set; objects on the way are made."""
+    name, *rest = path
+    inner = body.get(name)
+    outer = inner if isinstance(inner, Mapping) else {}
+    return {**body, name: _with(outer, rest, value) if rest else value}
+
+
+def _is_said(body: Mapping[str, Any], path: Sequence[str], value: Any) -> bool:
+    """Whether a field, or what it would stand in, has another value."""
+    name, *rest = path
+    if not rest:
+        return bool(body.get(name, value) != value)
+    inner = body.get(name)
+    return _is_said(inner, rest, value) if isinstance(inner, Mapping) else inner is not None

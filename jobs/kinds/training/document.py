@@ -4,7 +4,7 @@ Anchors, tags and repeated keys are refused: a document is as long as what it sa
 reader of such texts, whether they come from the page, from `homeport submit -f` or from somebody's own client.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -149,7 +149,7 @@ def read_document(text: str, most_bytes: int = MAX_BYTES) -> Document:
         body = composer.document()
         if not isinstance(body, dict):
             composer.note(0, _("write fields such as name, image and command, each with a colon."))
-    except _TooDeepError:
+    except RecursionError:
         pass  # which is noted
     except yaml.MarkedYAMLError as error:
         # What is never closed is noticed below the last line; the other mark says where it began.
@@ -204,10 +204,6 @@ def _renamed(of_paths: Mapping[str, T]) -> dict[str, T]:
     return found
 
 
-class _TooDeepError(Exception):
-    """Nothing of what follows is looked at."""
-
-
 class _Composer:
     """Makes values of YAML's events, of which libyaml gives one at a time.
 
@@ -258,7 +254,7 @@ class _Composer:
             return value
         if len(path) == _MAX_DEPTH:
             self.note(event.start_mark.line, _("this is nested too deeply."), path[:1])
-            raise _TooDeepError
+            raise RecursionError
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Any] = []
             while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
@@ -266,24 +262,27 @@ class _Composer:
             return items
         found: dict[str, Any] = {}
         while not isinstance(inner := next(self._events), yaml.MappingEndEvent):
-            self._entry(inner, path, found)
+            found |= self._entry(inner, path, found.keys())
         return found
 
-    def _entry(self, key_event: Any, path: tuple[str, ...], found: dict[str, Any]) -> None:
+    def _entry(
+        self, key_event: Any, path: tuple[str, ...], known: Collection[str]
+    ) -> dict[str, Any]:
+        """A field and its value; nothing where it may not be there."""
         line = key_event.start_mark.line
         self._check(key_event, path)
         if not isinstance(key_event, yaml.ScalarEvent):
             self.note(line, _("a field's name must be text."), path)
             self._skip_value(key_event)
             self._skip_value(next(self._events))
-            return
+            return {}
         key = key_event.value
-        if key in found:
+        if key in known:
             told = _("%(name)s is given twice; keep one.") % {"name": key[:80]}
             self.note(line, told, (*path, key))
             self._skip_value(next(self._events))
-            return
-        found[key] = self._place(next(self._events), (*path, key), key_event)
+            return {}
+        return {key: self._place(next(self._events), (*path, key), key_event)}
 
     def _skip_value(self, event: Any) -> None:
         """Reads over a value."""
