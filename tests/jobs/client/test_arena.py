@@ -12,7 +12,7 @@ from homeport_client import arena
 from homeport_client.exits import USAGE
 from homeport_client.submit import ARENA_WORDS
 from tests.factories import make_tenant
-from tests.jobs.client.test_page import PAGE
+from tests.jobs.client.test_documents import PAGE
 from tests.jobs.client.world import JOB_ID, Answer, CommandLine, Ran, job
 from tests.jobs.test_submission import accepted
 
