@@ -57,9 +57,13 @@ class DownloadDoor:
             await send_refusal(scope, send, _TOO_MANY)
             return
         self._under_way[badge] += 1
+        held: list[Callable[[], None]] = []
         try:
-            await self._app(scope, receive, send)
+            await self._app({**scope, downloads.HELD: held}, receive, send)
         finally:
+            # However the answer ended: Django closes none that was broken off by an error or a cancelled view.
+            for give_back in held:
+                give_back()
             self._under_way -= Counter((badge,))
             for waiting in self._waiting.get(badge, ()):
                 if not waiting.done():

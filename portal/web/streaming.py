@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from portal import characters
 from portal.storage.store import READ_BYTES
-from portal.web.downloads import places
+from portal.web import downloads
 
 FILE_CHUNK_BYTES = READ_BYTES
 
@@ -94,14 +94,15 @@ def streamed(
     Raises:
         portal.errors.Refused: the person has as many as may be at once, or all have.
     """
-    give_back = places.take(request.user.pk) if is_download else None
+    give_back = downloads.places.take(request.user.pk) if is_download else None
     content: Any = chunks
     if isinstance(chunks, Iterator) and isinstance(request, ASGIRequest):
         content = threaded(chunks)
     answer = _Streamed(content, content_type=content_type)
     if give_back is not None:
         answer.give_back = give_back
-        # One that never begins, since the other side has left, is not closed either.
+        # One that is broken off is not closed; the door gives its place back (portal/server/download_door.py).
+        getattr(request, "scope", {}).get(downloads.HELD, []).append(give_back)
         weakref.finalize(answer, give_back)
     if file_name is not None:
         shown = characters.replace_hidden(file_name, "-")
