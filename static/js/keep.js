@@ -7,8 +7,17 @@ const ticked = new Set();
 /** @type {Map<string, number>} */
 const scrolled = new Map();
 
+/** What a fold will be; it says so in a task of its own, which nobody hears when it was read again until then.
+ * @param {MouseEvent} event
+ */
+function rememberFold({ target }) {
+  const fold = target.closest("summary")?.parentElement;
+  if (fold?.id && fold.matches("details")) open.set(fold.id, !fold.open);
+}
+
 /** Starts remembering. */
 export function startKeeping() {
+  document.addEventListener("click", rememberFold, true);
   document.addEventListener(
     "toggle",
     (event) => {
