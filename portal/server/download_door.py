@@ -59,7 +59,7 @@ class DownloadDoor:
         self._under_way[badge] += 1
         held: list[Callable[[], None]] = []
         try:
-            await self._app({**scope, downloads.HELD: held}, receive, send)
+            await self._app({**scope, downloads.HOLD: held.append}, receive, send)
         finally:
             # However the answer ended: Django closes none that was broken off by an error or a cancelled view.
             for give_back in held:

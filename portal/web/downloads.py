@@ -17,7 +17,7 @@ MAX_PER_PERSON = 4
 MAX_DOWNLOADS = 32
 RETRY_S = 5
 CODE = "too_many_downloads"
-HELD = "homeport.downloads"  # in the scope of a request: what gives its places back when it is over
+HOLD = "homeport.hold_download"  # in the scope of a request: hears what gives its places back
 TOO_MANY_OF_ONE = _(
     "Four of your downloads are already under way, in all browsers and programs together. Wait until "
     "one has ended, or stop one."

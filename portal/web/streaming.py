@@ -102,7 +102,8 @@ def streamed(
     if give_back is not None:
         answer.give_back = give_back
         # One that is broken off is not closed; the door gives its place back (portal/server/download_door.py).
-        getattr(request, "scope", {}).get(downloads.HELD, []).append(give_back)
+        if hold := getattr(request, "scope", {}).get(downloads.HOLD):
+            hold(give_back)
         weakref.finalize(answer, give_back)
     if file_name is not None:
         shown = characters.replace_hidden(file_name, "-")

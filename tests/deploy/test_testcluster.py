@@ -101,7 +101,6 @@ def test_without_go_and_without_a_cluster_it_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ci: str, code: int
 ) -> None:
     monkeypatch.setenv("CI", ci)
-    monkeypatch.setattr(run.signal, "signal", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["run"])
     assert run.main() == code
     said = capsys.readouterr().err

@@ -128,7 +128,7 @@ def submit(homeport: CommandLine, project: Path, name: str, *words: object) -> s
 def test_the_portal_offers_the_command_line_that_fits_it(portal: Portal, tmp_path: Path) -> None:
     session = portal.session("ada")
     page = session.get(f"{portal.url}/account/", timeout=30).text
-    found = re.search(r"pip install (http://localhost:\d+/static/cli/([\w.-]+\.whl))", page)
+    found = re.search(r"pip install (http://localhost:\d+/static/cli/([\w.+-]+\.whl))", page)
     assert found is not None, page
     wheel = tmp_path / found[2]
     answer = requests.get(found[1], timeout=30)  # pip is signed in nowhere

@@ -171,7 +171,12 @@ TABLES = (
 # Columns that came with a later version, as rows of before have them.
 LATER: Mapping[str, dict[str, Any]] = {
     "Replica": {"address": ""},
-    "ReplicaArchive": {"checkpoint": "", "checkpoint_at": None},
+    "ReplicaArchive": {
+        "checkpoint": "",
+        "checkpoint_at": None,
+        "restarts": 0,
+        "run_start_byte": 0,
+    },
 }
 Rows = Mapping[str, Sequence[Read]]
 

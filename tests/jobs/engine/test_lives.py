@@ -173,7 +173,14 @@ async def test_by_exit_code_what_a_signal_ended_is_retried_and_told_by_rest(worl
 
     one, listed = await sync_to_async(answers)()
     own = {"attempts", "conditions", "replica_statuses", "last_checkpoint"}
-    assert {*one} - {*listed} == {*own, "position", "position_all", "start_estimate", "rules"}
+    assert {*one} - {*listed} == {
+        *own,
+        "position",
+        "position_all",
+        "start_estimate",
+        "rules",
+        "hints",
+    }
     told = [(each["number"], each["cause"], each["exit_code"]) for each in one["attempts"]]
     assert told == [(1, "first", 137), (2, "retry", 143), (3, "retry", 1)]
     assert one["attempts"][2]["reason"] == "worker-0 ended with exit code 1."

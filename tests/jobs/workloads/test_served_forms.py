@@ -153,7 +153,7 @@ def test_one_like_it_starts_from_what_it_asked_for(alice: Tenant, client: Client
     assert (page.value("cpu"), page.value("memory")) == ("1500m", "3Gi")
     of_mallory = make_service(make_tenant("mallory"), name="secret")
     for like in (str(of_mallory.pk), "nonsense"):
-        assert read(client, f"/notebooks/new/?like={like}").value("name") == ""
+        assert read(client, f"/notebooks/new/?like={like}").value("name") == "notebook"
 
 
 def test_an_admin_without_a_namespace_is_told_where_to_get_one() -> None:

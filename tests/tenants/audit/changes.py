@@ -333,7 +333,7 @@ def make_home(person: User) -> None:
 
 # POST that only looks: previews of a form, and opening, which writes a row when it succeeds (that
 # needs a gate; tests/jobs/workloads).
-LOOKS = {"job-fit", "api-job-preview", *(f"{kind}-fit" for kind in WITH_GATE)}
+LOOKS = {"job-fit", "api-job-preview", "api-job-document", *(f"{kind}-fit" for kind in WITH_GATE)}
 ELSEWHERE = {f"{api}{kind}-open" for kind in WITH_GATE for api in ("", "api-")}
 
 
