@@ -2,7 +2,7 @@
 
 import json
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -345,7 +345,7 @@ def test_the_rule_takes_what_runs_and_is_low_for_long_enough(job: Workload, sett
 def test_a_process_that_was_ended_for_memory_is_an_event_and_a_line_of_the_page(
     job: Workload,
 ) -> None:
-    began = timezone.now()
+    began = datetime.fromtimestamp(NOW, UTC)  # the minutes that are told are of then
     Workload.objects.update(state="running", started_at=began)
     assert tell(job, told(minute()))[0] == 200
     assert not job.events.exists()
