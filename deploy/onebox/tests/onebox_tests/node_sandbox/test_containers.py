@@ -81,7 +81,8 @@ async def test_a_missing_volume_is_named(bench, pod):
     mount = Mount(source=str(bench.home / "nowhere"), path="/data")
     error = await refusal(bench, pod, "/bin/true", mounts=(mount,))
     assert (error.code, error.reason) == (128, "CreateContainerError")
-    assert str(bench.home / "nowhere") in error.message
+    assert error.message.startswith('a volume cannot be mounted at "/data": ')
+    assert str(bench.home) not in error.message  # people read it
 
 
 @pytest.mark.parametrize("path", ["/", "/proc", "/proc/1", "/sys/x", "data", "/a/../etc"])
