@@ -41,7 +41,6 @@ async def test_nothing_else_of_the_host_exists(bench, pod):
             "/dev/kmsg",
             "/dev/fuse",
             "/sys/kernel",
-            "/sys/fs/cgroup",
             "/sys/class/block",
         ),
         *("/run/systemd", "/var/run/docker.sock", "/home/cloudsdk", "/proc/sysrq-trigger"),
@@ -55,6 +54,19 @@ async def test_nothing_else_of_the_host_exists(bench, pod):
     ]
     for path, seen in (await look(bench, pod, *hidden)).items():
         assert seen in ("ENOENT", "EACCES", "EPERM", "ENOTDIR"), f"{path}: {seen}"
+
+
+async def test_of_control_groups_a_container_sees_its_ends_for_memory_at_most(bench, pod):
+    """Ends of its own processes; read-only, and nothing of the group of anybody else (test_limits.py)."""
+    found = await bench.shell(
+        pod,
+        "find /sys/fs -type f 2>/dev/null; touch /sys/fs/cgroup/x 2>/dev/null && echo made; true",
+    )
+    assert found.splitlines() in (
+        [],
+        ["/sys/fs/cgroup/memory/memory.oom_control"],
+        ["/sys/fs/cgroup/memory.events"],
+    )
 
 
 async def test_who_looks_for_network_devices_finds_an_empty_folder(bench, pod):
