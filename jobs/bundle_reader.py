@@ -70,7 +70,7 @@ class Contents:
         self.is_cut = self._member_count >= codes.MAX_MEMBERS
         return not self.is_cut
 
-    def look_at(self, path: str, begins: bytes) -> None:
+    def inspect_script(self, path: str, begins: bytes) -> None:
         """Notes a script that no shell can start as it is."""
         if (oddity := oddity_of(path, begins)) and len(self.odd_scripts) < MAX_ODD:
             self.odd_scripts.append((path[:MAX_NAME_LENGTH], oddity))
@@ -130,14 +130,14 @@ def read_contents(path: str, kind: str) -> dict[str, Any]:
                 if member is None:
                     continue
                 if kind == "tar" and not member.is_folder:
-                    found.look_at("/".join(member.parts), begin())
+                    found.inspect_script("/".join(member.parts), begin())
                 if not found.add(member, size_bytes):
                     break
                 if is_last:
                     found.is_cut = True
                     break
             if kind == "zip" and not found.is_cut:
-                _look_into_zip(path, found)
+                _inspect_zip(path, found)
     except PodError as error:
         if error.reason == codes.BUNDLE_BROKEN:
             raise
@@ -176,7 +176,7 @@ def _zip_members(path: str) -> _Members:
             yield partial(unpack.zip_member, entry), bytes, entry.size_bytes, False
 
 
-def _look_into_zip(path: str, found: Contents) -> None:
+def _inspect_zip(path: str, found: Contents) -> None:
     """Looks at how files that may be scripts begin, at most as many as are listed."""
     with zipfile.ZipFile(path) as archive:
         for info in islice(archive.infolist(), MAX_NAMES):
@@ -184,7 +184,7 @@ def _look_into_zip(path: str, found: Contents) -> None:
             if member is None or member.is_folder or not _may_be_script(member.parts[-1]):
                 continue
             with archive.open(info) as content:
-                found.look_at("/".join(member.parts), content.read(BEGIN_BYTES))
+                found.inspect_script("/".join(member.parts), content.read(BEGIN_BYTES))
 
 
 def _may_be_script(name: str) -> bool:

@@ -62,7 +62,7 @@ def notebook(cluster_path: str) -> Dict[str, Any]:
     return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 4}
 
 
-def tell(cluster: Dict[str, List[str]], version: str, log_dir: str) -> str:
+def write_cluster(cluster: Dict[str, List[str]], version: str, log_dir: str) -> str:
     """Writes cluster.json anew; the address at which the servers are reached.
 
     Raises:
@@ -127,7 +127,7 @@ def main(arguments: List[str]) -> int:
     server = tensorflow.distribute.Server(cluster, job_name=role, task_index=index)
     if (role, index) == ("worker", 0):
         log_dir = os.environ["LOG_DIR"]
-        text = f"{tell(cluster, tensorflow.__version__, log_dir)} serves"
+        text = f"{write_cluster(cluster, tensorflow.__version__, log_dir)} serves"
         if "notebook" in arguments[3:]:
             driver = Notebook(log_dir, os.environ["DATA_DIR"])
             driver.take_away_at_the_end()

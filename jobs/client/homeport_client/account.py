@@ -82,13 +82,13 @@ def login(
     contexts.save(session.folder, saved)
     terminal.tell(f"Signed in to {rest.url} as {context.user}{_good_until(context)}.", "green")
     me = rest.get("me/")
-    _tell_difference(terminal, rest, me)
+    _print_version_difference(terminal, rest, me)
     if not part(me, "tenant"):
         terminal.tell("You have no namespace; ask for one on the home page before you submit.")
     return OK
 
 
-def _tell_difference(terminal: Terminal, rest: Rest, me: Json) -> None:
+def _print_version_difference(terminal: Terminal, rest: Rest, me: Json) -> None:
     """Says that this is another build than the portal's, and how to install that one."""
     if text := difference(rest.version, str(me.get("command_line", ""))):
         terminal.tell(text, "yellow")
@@ -204,7 +204,7 @@ def whoami(session: CliSession) -> int:
         "Used": ", ".join(shown),
     }
     session.terminal.write_facts(facts, 11, {})
-    _tell_difference(session.terminal, session.rest, me)
+    _print_version_difference(session.terminal, session.rest, me)
     return OK
 
 

@@ -163,7 +163,7 @@ def carry_out(
     if dry_run:
         return _dry_run(session, wanted, is_without_code=is_without_code)
     job = post(session, wanted)
-    tell_hints(session, job)
+    print_hints(session, job)
     tell_submitted(session, job, stays=wait or follow)
     if then is not None:
         then(session, job)
@@ -244,7 +244,7 @@ def _dry_run(session: CliSession, wanted: body.SubmitRequest, *, is_without_code
         session.output.data({**answer, "code_is_left_out": is_without_code})
     else:
         session.terminal.write(sanitize(manifests).rstrip("\n"))
-        tell_hints(session, seen)
+        print_hints(session, seen)
         colour = {"now": "green", "later": "yellow", "never": "red"}.get(str(fit.get("kind")), "")
         session.terminal.tell(one_line(fit.get("text", "")), colour)
     return REFUSED if fit.get("kind") == "never" else OK
@@ -277,7 +277,7 @@ def _ask_cluster(session: CliSession, wanted: body.SubmitRequest) -> int:
     if state not in _VERDICTS:
         raise ClientError("The portal did not say what the cluster says.")
     if not session.output.row(told):
-        tell_hints(session, told)
+        print_hints(session, told)
         session.output.table(told["objects"], _TRIED)
         text = _VERDICTS[state].format(fit=one_line(told["fit"]["text"]))
         session.terminal.tell(text, _COLOURS[state])
@@ -301,7 +301,7 @@ def post(session: CliSession, wanted: body.SubmitRequest) -> Json:
     return job
 
 
-def tell_hints(session: CliSession, answer: Json) -> None:
+def print_hints(session: CliSession, answer: Json) -> None:
     """What of the command is probably meant otherwise; portals from before 0.2.0 do not say it."""
     for hint in answer.get("hints") or ():
         session.terminal.tell(one_line(hint), "yellow")

@@ -364,7 +364,7 @@ def continue_job(
     Another command stands behind --.
     """
     from .body import SubmitRequest, set_fields
-    from .submit import post, tell_hints, tell_submitted
+    from .submit import post, print_hints, tell_submitted
 
     found = find_job(session.rest, job, session.terminal)
     given = {"name": name, "command": session.command}
@@ -372,7 +372,7 @@ def continue_job(
     wanted = SubmitRequest({"continue_from": found["id"], **said})
     set_fields(wanted.body, options["set"])
     made = post(session, wanted)
-    tell_hints(session, made)
+    print_hints(session, made)
     tell_submitted(session, made, stays=False)
     return OK
 

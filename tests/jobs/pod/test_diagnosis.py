@@ -367,7 +367,7 @@ NO_FILE = "[Errno 2] No such file or directory"
 MISTAKES: list[tuple[list[str], str, str]] = [
     # What an interpreter was told to run.
     ([PYTHON, "trian.py"], "script_missing", f"trian.py': {NO_FILE}"),
-    ([PYTHON, "/root/code/t.py"], "script_missing", "can't open file '/root/code/t.py': "),
+    ([PYTHON, "/code/missing.py"], "script_missing", "can't open file '/code/missing.py': "),
     ([PYTHON, "-m", "mypkg.train"], "script_missing", "specification for 'mypkg.train' (ModuleNotFoundError: No"),
     ([PYTHON, "-m", "pkg.train"], "script_missing", "No module named pkg.train"),
     ([PYTHON, "-m", "pkg"], "script_missing", "No module named pkg.__main__; 'pkg' is a package"),

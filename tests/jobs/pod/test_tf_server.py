@@ -33,7 +33,7 @@ def test_each_attempt_says_anew_where_it_serves(tmp_path: Path) -> None:
             "ps": [f"{attempt}-2:2222"],
         }
         target = f"grpc://{attempt}-0:2222"
-        assert tf_server.tell(cluster, "2.21.0", str(tmp_path)) == target
+        assert tf_server.write_cluster(cluster, "2.21.0", str(tmp_path)) == target
         assert json.loads((tmp_path / "cluster.json").read_text()) == {
             "target": target,
             "cluster": cluster,
