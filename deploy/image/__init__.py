@@ -18,16 +18,20 @@ def offer_image(node_home: Path) -> None:
     """Writes the definition where a node with this `--home` finds it, before the node starts."""
     folder = node_home / "images"
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).write_text(
+        "# Written at each start of Homeport, with the places of its files.\n"
+        + "".join(map(definition, REFERENCES))
+    )
+
+
+def definition(reference: str) -> str:
+    """An entry of a node's images: this checkout's programs by that name, as TOML."""
     requirements, programs = (
         _quoted(path) for path in (FOLDER / "requirements.txt", _POD_PROGRAMS)
     )
-    (folder / FILE).write_text(
-        "# Written at each start of Homeport, with the places of its files.\n"
-        + "".join(
-            f'[[image]]\nreference = "{reference}"\nrequirements = {requirements}\n'
-            f'mounts = [{{ source = {programs}, path = "/opt/homeport/jobs/pod" }}]\n'
-            for reference in REFERENCES
-        )
+    return (
+        f'[[image]]\nreference = "{reference}"\nrequirements = {requirements}\n'
+        f'mounts = [{{ source = {programs}, path = "/opt/homeport/jobs/pod" }}]\n'
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deploy.image import REFERENCES, definition
 from deploy.testcluster.ports import free_port
 from onebox.testing import OneBox, launch
 from onebox.testing.kube import Kube
@@ -69,7 +70,12 @@ class Parts(Portal):
         self.serve()
 
     def become_todays(self) -> None:
-        """From now on commands are today's: what pods know stays, and people have a port of their own."""
+        """From now on commands are today's: what pods know stays, and people have a port of their own.
+
+        The node can pull today's image, as docs/operations.md asks for before an upgrade.
+        """
+        images = self.home / "onebox" / "node" / "images"
+        (images / "todays.toml").write_text(definition(REFERENCES[0]))
         self.checkout, self.python, self.port = ROOT, sys.executable, free_port()
 
     @property
