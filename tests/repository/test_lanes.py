@@ -1,13 +1,16 @@
 """Every test file is in a lane, and what `make test` leaves out is there and has its seconds."""
 
+import ast
+import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from _pytest.mark.expression import Expression
 
-from tests import builds, lanes, run
+from tests import builds, due, lanes, run
 from tests.lanes import LANES, LATER, files_below, files_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,6 +93,90 @@ def test_what_needs_an_s3_server_is_run_by_the_lane_alone_that_names_it():
 def test_names_of_lanes_are_theirs_alone():
     names = [lane.name for command in ("ci", "image", "node") for lane in lanes.lanes_of(command)]
     assert len(names) == len(set(names)) == len(LANES)
+
+
+OURS = ("deploy", "jobs", "portal", "tenants", "tests")
+
+
+def _imported(file: Path) -> Iterator[str]:
+    """Files and packages of this project that a file imports, from its root on."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            path = Path(*name.split("."))
+            if name.split(".")[0] in OURS and (ROOT / path).with_suffix(".py").is_file():
+                yield str(path.with_suffix(".py"))
+            elif name.split(".")[0] in OURS and (ROOT / path / "__init__.py").is_file():
+                yield str(path / "__init__.py")
+
+
+def _read_with(file: str, seen: set[str]) -> None:
+    """Adds what a file of the tests imports, and what that imports below `tests` and `deploy`."""
+    for found in _imported(ROOT / file):
+        if found not in seen:
+            seen.add(found)
+            if found.startswith(lanes.FILES):
+                _read_with(found, seen)
+
+
+@pytest.mark.parametrize(
+    "lane", [lane for lane in LANES if lane.inputs], ids=lambda lane: lane.name
+)
+def test_what_a_lane_imports_is_among_its_inputs(lane: lanes.Lane) -> None:
+    """Of the product what is imported directly counts, as a whole."""
+    read = set(files_of(lane))
+    for file in sorted(read):
+        _read_with(file, read)
+    packages = {
+        "jobs/__init__.py",
+        "jobs/engine/__init__.py",
+        "deploy/__init__.py",
+        "portal/__init__.py",
+    }
+    missing = {
+        file
+        for file in read - packages
+        if not any(file == i or file.startswith(f"{i}/") for i in lane.inputs)
+    }
+    assert not missing
+    assert all((ROOT / path).exists() for path in lane.inputs)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    for words in (["init", "-q"], ["config", "user.email", "a@b.c"], ["config", "user.name", "a"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+def test_a_lane_whose_inputs_have_not_changed_is_left_out_until_its_turn(repository: Path) -> None:
+    those = [replace(UNIT, name=name, inputs=(name, "common")) for name in "abc"] + [UNIT]
+    lock = repository / "lanes.lock"
+
+    def commit(changed: str, text: object) -> list[str]:
+        (repository / changed).write_text(f"{text}")
+        subprocess.run(["git", "add", "-A"], cwd=repository, check=True)
+        subprocess.run(["git", "commit", "-qm", "a change"], cwd=repository, check=True)
+        return [lane.name for lane, _ in due.left_out(those, repository, lock)]
+
+    assert commit("a/file", 0) == []
+    due.keep(those[:2], repository, lock)  # c has not passed
+    turns = [commit("elsewhere", number) for number in range(12)]
+    assert {"".join(names) for names in turns} == {"ab", "a", "b"}, (
+        "each has its turn, c always runs"
+    )
+    changed = [commit("a/file", number) for number in range(1, 13)]
+    assert {"".join(names) for names in changed} == {"b", ""}
+    assert commit("common", 1) == []
+    (repository / "b" / "file").write_text("not committed")
+    due.keep(those, repository, lock)
+    assert commit("elsewhere", "again") == [], "what passed was no commit"
 
 
 JUNIT = """<testsuites><testsuite>
