@@ -37,6 +37,9 @@ def start(self, **how):
 helper.Portal.start = start
 """
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "todays_portal")
+# Its pattern for the file's name knows no version between two releases, which has a plus sign in it; what the portal
+# offers today is installed by tests/jobs/client/test_installed.py.
+OLD_PATTERN = "tests/e2e/test_cli.py::test_the_portal_offers_the_command_line_that_fits_it"
 CALLS_S = 900
 
 
@@ -45,7 +48,7 @@ def test_its_own_end_to_end_tests_pass() -> None:
         with old_version(FIRST, with_tests=True) as old, tempfile.TemporaryDirectory() as folder:
             Path(folder, "todays_portal.py").write_text(PLUGIN)
             done = subprocess.run(
-                [old.python, *PYTEST, "tests/e2e/test_cli.py"],
+                [old.python, *PYTEST, "tests/e2e/test_cli.py", f"--deselect={OLD_PATTERN}"],
                 cwd=old.checkout,
                 env={
                     **{k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")},
