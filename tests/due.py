@@ -1,6 +1,6 @@
 """Which lanes `.ci/run` leaves out: those of which nothing has changed since they last passed whole.
 
-`lanes.lock` keeps, for each lane with `inputs`, the digest of these as they were then; `make test-all` writes it. There
+`lanes.lock` keeps, for each lane with `inputs`, the digest of these as they were then; `make test-all` and `.ci/run` write it. There
 is no earlier commit to compare with: `.ci/run` sees a clone whose main is what was submitted. And so that nobody has to
 believe the file, one lane of these runs whatever it says; which one it is depends on the tree.
 """

@@ -229,7 +229,7 @@ CHOSEN = {
     "docker": tuple(f"{_SANDBOX}/test_{name}.py" for name in ("network", "dns", "services")),
 }
 
-# What decides how the embedded cluster's own tests end, which know nothing of Homeport.
+# What decides how the embedded cluster's own tests end, which know nothing of Homeport ...
 ONEBOX_INPUTS = (
     ".ci/run",
     "deploy/onebox",
@@ -244,6 +244,22 @@ ONEBOX_INPUTS = (
     "tests/lanes.py",
     "tests/run.py",
     "tests/tools",
+)
+# ... and how a whole installation without a browser does: all of the product but pages, styles and documents.
+PRODUCT_INPUTS = (
+    *ONEBOX_INPUTS,
+    "deploy",
+    "jobs",
+    "manage.py",
+    "portal",
+    "templates/manifests",
+    "tenants",
+    "tests/browsing.py",
+    "tests/e2e",
+    "tests/factories.py",
+    "tests/faults",
+    "tests/settings.py",
+    "tests/upstream",
 )
 
 LANES = (
@@ -420,6 +436,7 @@ LANES = (
         program=UPSTREAM,
         is_pytest=False,
         beside=PATIENT,
+        inputs=PRODUCT_INPUTS,
     ),
     *(
         Lane(
@@ -451,6 +468,7 @@ LANES = (
         command="test-all",
         goal_s=260,
         beside=PATIENT,
+        inputs=PRODUCT_INPUTS,
     ),
     Lane(
         "image",
@@ -474,6 +492,7 @@ LANES = (
         command="test-all",
         goal_s=180,
         load=0.5,
+        inputs=PRODUCT_INPUTS,
     ),
 )
 # The lanes that a command runs, in the order above: long ones begin early, and between them lie those

@@ -458,7 +458,7 @@ def main() -> int:
     except BrokenPipeError:
         run.stop()
         return children.LOST_READER
-    if given.command == "test-all" and not to_pytest:
+    if given.command in {"test-all", "ci"} and not to_pytest:
         due.keep(outcome.lane for outcome in run.outcomes if outcome.is_whole)
     return summary(run, without, is_ci=bool(os.environ.get("CI")))
 
