@@ -1,9 +1,9 @@
-# ruff: noqa: UP006, UP035 (the syntax of Python 3.6: images bring their own Python)
+# ruff: noqa: UP006, UP035, UP045 (the syntax of Python 3.6: images bring their own Python)
 """The living processes of this container, as /proc shows them."""
 
 import contextlib
 import os
-from typing import Dict, Iterable, List, NamedTuple, Set
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 
 
 class LivingProcess(NamedTuple):
@@ -20,14 +20,26 @@ def living() -> Dict[int, LivingProcess]:
     Raises:
         OSError: there is no /proc.
     """
+    return {pid: one for pid, one in _all_listed().items() if one is not None}
+
+
+def _all_listed() -> Dict[int, Optional[LivingProcess]]:
     found = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):  # it has ended
-            with open(f"/proc/{name}/stat", "rb") as file:
-                state, *numbers = file.read().rpartition(b")")[2].split()[:4]
-            if state not in (b"Z", b"X"):
-                found[int(name)] = LivingProcess(*map(int, numbers))
+        with contextlib.suppress(OSError):  # it has ended, and its parent knows
+            found[int(name)] = _read(int(name))
     return found
+
+
+def _read(pid: int) -> Optional[LivingProcess]:
+    """None: it has ended, and its parent does not know yet.
+
+    Raises:
+        OSError: there is none.
+    """
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        state, *numbers = file.read().rpartition(b")")[2].split()[:4]
+    return None if state in (b"Z", b"X") else LivingProcess(*map(int, numbers))
 
 
 def started_by(process: int) -> List[int]:
@@ -38,15 +50,48 @@ def started_by(process: int) -> List[int]:
     Raises:
         OSError: there is no /proc.
     """
-    known = living()
+    known = _all_listed()
+    _read_orphans_again(known)
     mine = {process}
-    others = set(known) - mine
+    others = {pid: one.parent for pid, one in known.items() if one is not None and pid != process}
     while True:
-        more = {pid for pid in others if known[pid].parent in mine}
+        more = {pid for pid, parent in others.items() if parent in mine}
         if not more:
             return sorted(mine - {process})
         mine |= more
-        others -= more
+        for pid in more:
+            del others[pid]
+
+
+def _read_orphans_again(known: Dict[int, Optional[LivingProcess]]) -> None:
+    """Finds the new parents of those whose parent ended between the reading of the child and its own.
+
+    Process ids start again at the smallest after the largest, so a child may be read before its parent.
+    """
+    has_changed = True
+    while has_changed:
+        has_changed = False
+        for pid, one in list(known.items()):
+            if one is None or one.parent == 0 or one.parent in known:
+                continue
+            try:
+                known[pid] = _read(pid)
+            except OSError:  # it has ended, too
+                del known[pid]
+            has_changed |= known.get(pid) != one
+
+
+def has_children() -> bool:
+    """Whether this process has any child, living or ended and not waited for.
+
+    The kernel answers in one step: /proc, which is read process by process, can miss a child that was started after
+    the listing by a parent that ended before its turn. Of a container's first process all others are children in the end.
+    """
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def readers(processes: Iterable[int]) -> Set[int]:

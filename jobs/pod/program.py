@@ -12,7 +12,7 @@ from collections import deque
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Set
 
 from jobs.pod.files import find_own_packages
-from jobs.pod.processes import living, readers, started_by
+from jobs.pod.processes import has_children, living, readers, started_by
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import UNFINISHED
 from jobs.pod.protocol.placeholders import ReplicaContext, final_environment
@@ -126,7 +126,7 @@ class Program:
         self.status: Optional[int] = None
         self.ended = threading.Event()
         self._readers: Set[int] = set()  # that have not been asked
-        self._last_writer_at = 0.0
+        self._alone_since: Optional[float] = None  # no other than these was found since then
         threading.Thread(target=self._reap, daemon=True, name="reaper").start()
 
     def _reap(self) -> None:
@@ -167,7 +167,7 @@ class Program:
             self.signal_group(number)
 
     def _started(self) -> List[int]:
-        """What of it is alive; all that is known of where there is no /proc is that nothing is."""
+        """What of it is alive; nothing where there is no /proc to find it in."""
         try:
             if os.getpid() == 1:
                 return started_by(1)
@@ -178,16 +178,20 @@ class Program:
     def has_rest(self) -> bool:
         """Whether anything that was asked to end may still be at work, when the program itself has ended."""
         started = self._started()
-        if not self._readers:
-            return bool(started)
+        has_rest = has_children() if os.getpid() == 1 else bool(started)
+        if not (self._readers and has_rest):
+            return has_rest
         now = time.monotonic()
         if set(started) - self._readers:
-            self._last_writer_at = now
-        elif now - self._last_writer_at > READERS_S:
+            self._alone_since = None
+        elif self._alone_since is None:
+            # Now, not when they were asked: the last writer may have ended this moment, and what it wrote be unread.
+            self._alone_since = now
+        elif now - self._alone_since > READERS_S:
             left, self._readers = self._readers.intersection(started), set()
             for pid in left:
                 _send(pid, signal.SIGTERM)
-        return bool(started)
+        return True
 
     def kill_rest(self) -> None:
         """Ends what the program left behind, as the end of a container's first process does."""

@@ -1,0 +1,95 @@
+"""What a program has started is found and left its time, whatever begins and ends while /proc is read."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs.pod.processes import living
+from jobs.pod.program import Program
+from tests.jobs.pod.pods import wait_until
+from tests.jobs.pod.test_endings import AS_FIRST
+from tests.tools.missing import is_missing
+
+ROOT = Path(__file__).resolve().parents[3]
+# A first process with a child that has a child. `os.listdir` gives the moment at which the child ends.
+AS_FIRST_PROCESS = """
+import os, signal, sys, time
+from jobs.pod.processes import started_by
+from jobs.pod.program import Program
+program = Program(["true"], {})
+program.ended.wait()
+forks, (go, tell) = sys.argv[1] == "later", os.pipe()
+parent = os.fork()
+if parent == 0:
+    def fork():
+        if os.fork() == 0:
+            signal.pause()
+    if not forks:
+        fork()
+    os.read(go, 1)
+    if forks:
+        fork()
+    os._exit(0)
+real = os.listdir
+if not forks:
+    while len(started_by(1)) < 2:
+        time.sleep(0.01)
+def end_parent():
+    os.write(tell, b"x")
+    while str(parent) in real("/proc"):
+        time.sleep(0.01)
+def list_proc(path):
+    names = sorted(filter(str.isdigit, real(path)), key=int)
+    if forks:
+        end_parent()
+    else:
+        names.reverse()
+    for name in names:
+        if not forks and name == str(parent):
+            end_parent()
+        yield name
+os.listdir = list_proc
+found = program.has_rest() if forks else bool(started_by(1))
+os.listdir = real
+print(found, len(started_by(1)))
+"""
+# The writer says its last words when it is asked; the reader takes them when it may.
+WRITER = "trap 'echo saved; exit' TERM; echo ready; while :; do sleep 0.05; done"
+READER = """
+import os, sys, time
+print(sys.stdin.readline(), end="", flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(0.02)
+print(sys.stdin.read(), end="")
+"""
+
+
+@pytest.mark.parametrize("begins", ["before its parent is read", "later"])
+def test_a_child_of_a_parent_that_ends_meanwhile_is_still_at_work(begins: str) -> None:
+    """Its process id may be smaller than its parent's, and it may have begun after the listing."""
+    words = [*AS_FIRST, sys.executable, "-c", AS_FIRST_PROCESS, begins]
+    done = subprocess.run(
+        words, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    if "unshare" in done.stderr:
+        is_missing("be root, or allow user namespaces (unshare --pid)")
+    assert done.stdout.endswith("True 1\n"), done
+
+
+def test_a_reader_has_its_time_from_when_it_is_seen_alone(tmp_path: Path) -> None:
+    """However late that is: the last that the writer wrote may still be in the pipe."""
+    go = tmp_path / "go"
+    pipe = 'sh -c "$0" | "$1" -c "$2" "$3"'
+    words = ["sh", "-c", pipe, WRITER, sys.executable, READER, str(go)]
+    program = Program(words, dict(os.environ))
+    assert os.read(program.output_fd, 100) == b"ready\n"
+    program.ask(signal.SIGTERM)
+    wait_until(lambda: sum(one.group == program.pid for one in living().values()) == 1)
+    assert program.has_rest()
+    go.touch()
+    with open(program.output_fd, "rb") as output:
+        assert output.read().endswith(b"saved\n")
+    wait_until(lambda: not program.has_rest())
