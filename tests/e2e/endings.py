@@ -38,7 +38,7 @@ signal.signal(signal.SIGTERM, save)
 print("ready", flush=True)
 open(os.path.join(os.environ["LOG_DIR"], "ready"), "w").close()
 while True:
-    time.sleep(0.2)
+    signal.pause()
 """
 EACH = {"cpu": "50m", "memory": "128Mi"}
 TWO = {**EACH, "count": 2}

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def save(*_):
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
 print("ready", flush=True)
-while True: time.sleep(0.2)
+while True: signal.pause()
 """
 # How people start a program; `save` is one that saves when it is asked to end.
 SHAPES = {
@@ -66,6 +67,13 @@ class Ended:
     def runner(self) -> int:
         return descendants(self.process.pid)[0]
 
+    def wait_until_ready(self, line: bytes = b"ready\n") -> None:
+        assert self.process.stdout is not None
+        first = self.process.stdout.readline()
+        if b"unshare" in first:
+            is_missing("be root, or allow user namespaces (unshare --pid)")
+        assert first == line
+
     def ask(self, number: int = signal.SIGTERM) -> None:
         self.asked_s = time.monotonic()
         os.kill(self.runner, number)
@@ -82,25 +90,30 @@ def save_command(pod: Pod) -> str:
     return f"{sys.executable} {program}"
 
 
-def begin(
-    pod: Pod, words: str, *, save_s: float, who: str = "main", line: bytes = b"ready\n"
-) -> Ended:
-    """Starts a command by `sh -c` and waits for the line that it says first."""
+def start(pod: Pod, words: str, *, save_s: float, who: str = "main") -> Ended:
+    """Starts a command by `sh -c`."""
     save = save_command(pod)
     script = pod.root / "workspace/run.sh"
     script.write_text(f"#!/bin/bash\nset -e\n{save}\n")
     script.chmod(0o755)
-    told = words.format(save=save, python=sys.executable)
-    pod.config["command"] = save.split() if words == "{save}" else ["sh", "-c", told]
+    command = words.format(save=save, python=sys.executable)
+    pod.config["command"] = save.split() if words == "{save}" else ["sh", "-c", command]
     pod.config["env"] = {"SAVE_S": str(save_s), "WHO": who}
     pod.wrapper = [*AS_FIRST, *pod.wrapper]
-    process = pod.start()
-    assert process.stdout is not None
-    first = process.stdout.readline()
-    if b"unshare" in first:
-        is_missing("be root, or allow user namespaces (unshare --pid)")
-    assert first == line
-    return Ended(pod, process)
+    return Ended(pod, pod.start())
+
+
+def begin(pod: Pod, words: str, *, save_s: float, line: bytes = b"ready\n") -> Ended:
+    """Starts a command and waits for the line that it says first."""
+    one = start(pod, words, save_s=save_s)
+    one.wait_until_ready(line)
+    return one
+
+
+def wait_for_all(running: Sequence[Ended]) -> list[float]:
+    """The seconds that each took, whichever ended first."""
+    with ThreadPoolExecutor(len(running)) as pool:
+        return list(pool.map(Ended.wait, running))
 
 
 @pytest.fixture
@@ -125,19 +138,21 @@ def saved(pod: Pod, who: str = "main") -> bool:
     return (Path(pod.config["folder"]) / f"saved-{who}").exists()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_program_saves_for_five_seconds_however_it_was_started(
-    make: Callable[..., Pod], shape: str
-) -> None:
-    one = begin(make(), SHAPES[shape], save_s=5)
-    one.ask()
-    took_s = one.wait()
-    assert saved(one.pod)
-    assert one.output.count(b"saving") == 1, "each is asked once"
-    assert b"saved\n" in one.output
-    assert b"saved\n" in one.pod.door.log(f"{one.pod.environ['HOMEPORT_ROLE']}-0-1")
-    assert one.pod.message["reason"] == codes.STOPPED
-    assert 5 <= took_s < 12, "no longer than it takes: nothing else was waited for"
+def test_a_program_saves_for_five_seconds_however_it_was_started(make: Callable[..., Pod]) -> None:
+    """Each shape in a pod of its own, all at the same time."""
+    running = {shape: start(make(), words, save_s=5) for shape, words in SHAPES.items()}
+    for one in running.values():
+        one.wait_until_ready()
+    for one in running.values():
+        one.ask()
+    took_s = dict(zip(running, wait_for_all([*running.values()]), strict=True))
+    for shape, one in running.items():
+        assert saved(one.pod), shape
+        assert one.output.count(b"saving") == 1, f"{shape}: each is asked once"
+        assert b"saved\n" in one.output, shape
+        assert b"saved\n" in one.pod.door.log(f"{one.pod.environ['HOMEPORT_ROLE']}-0-1"), shape
+        assert one.pod.message["reason"] == codes.STOPPED, shape
+        assert 5 <= took_s[shape] < 12, f"{shape}: no longer than it takes, for nothing else"
 
 
 @pytest.mark.parametrize("reason", REASONS)
@@ -152,15 +167,17 @@ def test_every_reason_leaves_every_topology_its_time(make: Callable[..., Pod], r
         if way == "volume":
             pod.wrapper = [sys.executable, "-c", AWAY]
         shape = shapes[(number + turn) % len(shapes)]
-        running.append(begin(pod, shape, save_s=1, line=b"ready\n"))
+        running.append(start(pod, shape, save_s=1))
+    for one in running:
+        one.wait_until_ready()
     for one in running:
         if way == "signal":
             one.ask()
+    wait_for_all(running)
     for one in running:
-        one.wait()
-        role, told = one.pod.environ["HOMEPORT_ROLE"], (reason, one.pod.config, one.output)
-        assert saved(one.pod), told
-        assert b"saved\n" in one.pod.door.log(f"{role}-0-1"), told
+        role, seen = one.pod.environ["HOMEPORT_ROLE"], (reason, one.pod.config, one.output)
+        assert saved(one.pod), seen
+        assert b"saved\n" in one.pod.door.log(f"{role}-0-1"), seen
 
 
 def test_what_ignores_the_request_takes_the_grace_and_no_longer(make: Callable[..., Pod]) -> None:
@@ -176,9 +193,11 @@ def test_what_ignores_the_request_takes_the_grace_and_no_longer(make: Callable[.
 
 def test_what_ends_when_asked_is_not_waited_for_any_longer(make: Callable[..., Pod]) -> None:
     """Of each shape; what takes no time to save ends the replica at once."""
+    running = {shape: start(make(), words, save_s=0) for shape, words in SHAPES.items()}
+    for one in running.values():
+        one.wait_until_ready()
     took_s = {}
-    for shape, words in SHAPES.items():
-        one = begin(make(), words, save_s=0)
+    for shape, one in running.items():  # one after another: each is timed
         one.ask()
         took_s[shape] = one.wait()
         assert saved(one.pod), shape
