@@ -39,7 +39,7 @@ def check(*, by: User, file: WaitingFile) -> list[str]:
     try:
         found = list_bundle(waiting.path, file.name or "", waiting.size_bytes, person=by.pk)
     except Refused as refusal:
-        # What is damaged is told where somebody sees the list; the pod says it besides.
+        # Damage is reported where somebody sees the list; the pod reports it as well.
         if refusal.errors[0].code == UNSAFE:
             raise
         return []

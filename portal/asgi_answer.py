@@ -12,7 +12,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 # For a request of which the rest is not read.
 CLOSE = (b"connection", b"close")
-TELL_PODS = "homeport.tell_pods"  # in the scope of a request by the pods' door
+REPORT_PODS = "homeport.report_pods"  # in the scope of a request by the pods' door
 
 
 def name_route(scope: Message, name: str) -> None:
@@ -23,11 +23,11 @@ def name_route(scope: Message, name: str) -> None:
     scope.get("route", {})["name"] = name
 
 
-def tell_pods(scope: Message, count: int) -> None:
-    """Says how many pods the token of a request is of, for who counts its calls."""
-    told = scope.get(TELL_PODS)
-    if told is not None:
-        told(count)
+def report_pods(scope: Message, count: int) -> None:
+    """Says how many pods share the token of a request, for the layer that limits its calls."""
+    report = scope.get(REPORT_PODS)
+    if report is not None:
+        report(count)
 
 
 async def send_answer(

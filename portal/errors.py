@@ -25,8 +25,8 @@ class FieldError:
     line: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        told = {"field": self.field, "code": self.code, "text": self.text}
-        return told if self.line is None else {**told, "line": self.line}
+        fields = {"field": self.field, "code": self.code, "text": self.text}
+        return fields if self.line is None else {**fields, "line": self.line}
 
 
 class Refused(Exception):  # noqa: N818 (an answer to a person, and no error of ours)

@@ -153,9 +153,9 @@ def estimated(looked: Looked, usual: Mapping[str, int], now_s: int) -> Estimated
     until_s = time.thread_time() + _CPU_S
     state = replace(looked.state, now_s=max(now_s, looked.state.now_s))
     found = estimate(state, looked.rules, usual, lambda: time.thread_time() < until_s)
-    for name, told in found.items():
-        if told.at_s != UNKNOWN:
-            found[name] = replace(told, at_s=rounded_s(told.at_s, state.now_s))
+    for name, start in found.items():
+        if start.at_s != UNKNOWN:
+            found[name] = replace(start, at_s=rounded_s(start.at_s, state.now_s))
     return Estimated(line_of(looked.state, looked.rules), found)
 
 
@@ -174,14 +174,14 @@ def places_of(looked: Looked, known: Estimated) -> dict[UUID, KeptPlace]:
     for name in line:
         if name not in sentences:  # it starts
             continue
-        namespace, told = namespaces[name], times.get(name, _NEW)
+        namespace, start = namespaces[name], times.get(name, _NEW)
         counted[namespace] += 1
         places[UUID(name)] = KeptPlace(
             counted[namespace],
             len(places) + 1,
-            time_of(told.at_s) if told.at_s != UNKNOWN else None,
-            told.basis,
-            UUID(told.workload_id) if told.workload_id else None,
+            time_of(start.at_s) if start.at_s != UNKNOWN else None,
+            start.basis,
+            UUID(start.workload_id) if start.workload_id else None,
             sentences[name],
         )
     return places

@@ -34,7 +34,7 @@ class PodSecrets:
         env: whose values are variables of the program.
         files: name of the secret -> its object; read-only at `/secrets/NAME`.
         git: what `fetch` alone is given; empty: none.
-        variables: names of those variables, whose values are told to nobody.
+        variables: names of those variables, whose values are shown to nobody.
     """
 
     pull: tuple[str, ...] = ()

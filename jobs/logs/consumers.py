@@ -1,7 +1,7 @@
 """`/ws/jobs/<id>/logs/?replica=&attempt=&cursor=`: the logs of a job in one stream, live and archived.
 
 Frames: `{"type": "lines", "replica", "cursor", "lines": [{"t", "text"}]}`; `unfinished` with
-`replica` and `lines` of one: how far its last line has come, in place of what was told of it before; `skipped` with `replica`
+`replica` and `lines` of one: how far its last line has come, in place of what was sent of it before; `skipped` with `replica`
 and `count`; `state` with `replica` ("" is the job itself, which also has `attempt`, the latest),
 `state`, `reason`; `end`, then the close code 1000. `t` is RFC 3339 time, empty for archived lines, which have none. A new connection with
 the last cursor goes on behind the last line.

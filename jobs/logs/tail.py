@@ -157,7 +157,7 @@ class Tail:
 
     async def _follow_all(self) -> Outcome:
         pause_s = RETRY_FIRST_S
-        is_told = was_cut = False
+        was_warned = was_cut = False
         while True:
             before = self._last
             try:
@@ -177,11 +177,11 @@ class Tail:
                 pause_s = RETRY_FIRST_S
             except ClusterError as error:
                 # What our account may not do, an admin has to mend: the health page tells warnings.
-                is_grave = isinstance(error, Forbidden) and not is_told
+                is_grave = isinstance(error, Forbidden) and not was_warned
                 log.log(
                     logging.WARNING if is_grave else logging.INFO, _TROUBLE, self._key.pod, error
                 )
-                is_told = is_told or is_grave
+                was_warned = was_warned or is_grave
                 was_cut = True
             pause_s = RETRY_FIRST_S if self._last != before else min(pause_s * 2, RETRY_MOST_S)
             await asyncio.sleep(pause_s)

@@ -40,7 +40,7 @@ class LogRequest:
         which: whose log; `all` has a line with attempt and replica before each.
         since: in UTC; only lines from this time on, where times are known: of pods.
         has_times: each line behind its time (RFC 3339), where times are known.
-        tells_cut: what `tail_lines` leaves out is told in a line before; who named a number knows.
+        says_cut: whether a first line says that `tail_lines` left something out; who named a number knows.
     """
 
     replica: tuple[str, int] | None = None
@@ -48,7 +48,7 @@ class LogRequest:
     which: logs.Which = "latest"
     since: datetime | None = None
     has_times: bool = False
-    tells_cut: bool = False
+    says_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ async def job_text(job: Workload, asked: LogRequest) -> AsyncIterator[bytes]:
     for part in await sync_to_async(parts_of)(job, asked):
         head = logs.head_line(part.attempt, part.name) if asked.which == "all" else b""
         mark = logs.Prefix(f"{part.name} | ".encode() if asked.replica is None else b"")
-        if asked.tells_cut and await _is_cut(job.tenant.namespace, part, asked):
+        if asked.says_cut and await _is_cut(job.tenant.namespace, part, asked):
             yield head + mark(_newest(asked.tail_lines or 0))
             head = b""
         async for chunk in _text(job.tenant.namespace, part, asked, mark):
@@ -142,8 +142,8 @@ async def job_text(job: Workload, asked: LogRequest) -> AsyncIterator[bytes]:
 
 
 def _newest(count: int) -> bytes:
-    told = f"these are the newest {count:,} lines; download=1 gives all that there are"
-    return notice(told).encode()
+    text = f"these are the newest {count:,} lines; download=1 gives all that there are"
+    return notice(text).encode()
 
 
 async def _is_cut(namespace: str, part: Part, asked: LogRequest) -> bool:

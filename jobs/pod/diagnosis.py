@@ -3,7 +3,7 @@
 
 Looks only at a program that has ended with an error, only at the last lines, and takes the last
 line that it knows: what comes later is nearer to the end. Where it knows none, the last line of the
-traceback, or the last line that tells of an error, are the program's last words.
+traceback, or the last line that reports an error, are the program's last words.
 """
 
 import re
@@ -20,7 +20,7 @@ _ESCAPES = re.compile(
 
 
 class Finding(NamedTuple):
-    """A code of Homeport's table of reasons, and the line of output that tells it.
+    """A code of Homeport's table of reasons, and the line of output that shows it.
 
     Attributes:
         code: `exit_code` when no cause is known.
@@ -152,7 +152,7 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
         (r"error: (?:unrecognized arguments|the following arguments are required|argument )",),
     ),
     (codes.SYNTAX_ERROR, _NEAR, (r"^(?:SyntaxError|IndentationError|TabError): ",)),
-    # What follows is what shells and interpreters say of what they were told to run: CPython, perl, Rscript, node,
+    # What follows is what shells and interpreters print about what they were to run: CPython, perl, Rscript, node,
     # ruby, julia, java, dash, bash, zsh, busybox, coreutils, and MPICH's Hydra.
     (
         codes.WINDOWS_LINES,
@@ -209,7 +209,7 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
 _KNOWN: List[Tuple[str, int, Pattern[str]]] = [
     (code, depth, re.compile("|".join(parts))) for code, depth, parts in _LINES
 ]
-# What tells the cause only where nothing else went wrong after it: a shell goes on behind a command that it did not find.
+# What is the cause only where nothing else went wrong after it: a shell goes on behind a command that it did not find.
 _OF_LAST_COMMAND = {codes.WINDOWS_LINES, codes.SHELL_COMMAND_MISSING, codes.SCRIPT_MISSING}
 
 
@@ -319,7 +319,7 @@ class LastLines:
         return sum(1 for row in self._rows[self._exception_row :] if row.strip())
 
     def last_words(self, exit_code: int) -> str:
-        """The exception, else the last line near the end that tells of an error; empty: neither is there."""
+        """The exception, else the last line near the end that reports an error; empty: there is neither."""
         if self.exception:
             return self.exception
         near = self.lines[-_NEAR:][::-1]
@@ -334,7 +334,7 @@ class LastLines:
         return self._launchers_words
 
     def _find_exception(self) -> None:
-        """Where the last traceback names its exception; that of a launcher only tells that its program has failed."""
+        """Where the last traceback names its exception; a launcher's only says that its program has failed."""
         for start in range(len(self._rows) - 1, -1, -1):
             if _TRACEBACK not in self._rows[start]:
                 continue
@@ -377,8 +377,8 @@ def diagnose(
 
     Args:
         exit_code: of the program; 128 + n when signal n ended it.
-        command: what was run, for what only it tells of a launcher's option.
-        windows_script: what is told of a shell's script with the line ends of Windows; empty: none was run.
+        command: what was run, for what only it shows: a launcher's options.
+        windows_script: words about a shell's script with the line ends of Windows; empty: none was run.
         slots: of all hosts of mpirun; 0: it is not known.
     """
     output = LastLines(tail)

@@ -76,8 +76,8 @@ class Names:
         if now >= self._ask_at:
             self._ask_at = now + ASK_ENDED_S
             with contextlib.suppress(PortalError):
-                told = self._ask()
-                self._ended = {(role, index) for role in told for index in told[role]}
+                ended = self._ask()
+                self._ended = {(role, index) for role in ended for index in ended[role]}
         role, index = self._who[name]
         if (role, index) not in self._ended:
             return False

@@ -128,8 +128,10 @@ def _exchange(
         return body
     text = f"{parts.netloc} answered {response.status}: {_sentence(body)}"
     if response.status in (408, 425, 429) or response.status >= 500:
-        told = response.getheader("Retry-After") or ""
-        retry_after_s = min(MOST_RETRY_AFTER_S, int(told)) if re.match(r"[0-9]{1,6}\Z", told) else 0
+        asked_for = response.getheader("Retry-After") or ""
+        retry_after_s = (
+            min(MOST_RETRY_AFTER_S, int(asked_for)) if re.match(r"[0-9]{1,6}\Z", asked_for) else 0
+        )
         is_full = response.status == INSUFFICIENT_STORAGE
         raise PortalError(text, is_full=is_full, retry_after_s=retry_after_s)
     raise PortalError(text, response.status)

@@ -83,9 +83,9 @@ class Live(threading.Thread):
                 open_at = None
             elif data and (open_at is None or b"\n" in data):
                 open_at = now
-            is_told = open_at is not None and now - open_at >= OPEN_S
-            open_at = None if is_told else open_at
-            view = memoryview(data + UNFINISHED + b"\n" if is_told else data)
+            is_shown = open_at is not None and now - open_at >= OPEN_S
+            open_at = None if is_shown else open_at
+            view = memoryview(data + UNFINISHED + b"\n" if is_shown else data)
             try:
                 while view:
                     view = view[os.write(1, view) :]
@@ -321,7 +321,7 @@ def _windows_words(script: str, first: bytes) -> str:
 
 
 def find_windows_script(command: List[str]) -> str:
-    """What is told of a shell's script with the line ends of Windows that was run; empty: there is none."""
+    """Words about a shell's script with the line ends of Windows that was run; empty: there is none."""
     shell = os.path.basename(command[0]) if command else ""
     words = [word for word in command if not word.startswith("-")][:2]
     for word in words:

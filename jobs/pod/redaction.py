@@ -12,7 +12,7 @@ HIDDEN = "***"
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASS|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY", re.IGNORECASE
 )
-# A shorter value is hidden as a word alone: it would be found within others, and tells nothing there.
+# A shorter value is hidden as a word alone: it would be found within others, and gives nothing away there.
 _WORD_CHARS = 6
 _FILE_BYTES = 1024 * 1024  # a Secret of Kubernetes has no more
 
@@ -25,8 +25,8 @@ def secret_values(env: Dict[str, str], names: Iterable[str], folder: str) -> Lis
         names: those that come from secrets.
         folder: below it are secrets as files; it need not be there.
     """
-    told = set(names)
-    found = [text for name, text in env.items() if name in told or _SECRET_NAME.search(name)]
+    known = set(names)
+    found = [text for name, text in env.items() if name in known or _SECRET_NAME.search(name)]
     for parent, _folders, files in os.walk(folder):
         for name in files:
             try:

@@ -276,7 +276,7 @@ class Sampler(threading.Thread):
         self._end = threading.Event()
         self._reader: Optional[Reader] = None
         self._minutes: Dict[int, Dict[str, List[float]]] = {}  # name -> count, sum, most
-        self._told_kills = self._tried_kills = 0
+        self._reported_kills = self._tried_kills = 0
 
     def run(self) -> None:
         with contextlib.suppress(Exception):  # never the program's trouble
@@ -286,7 +286,7 @@ class Sampler(threading.Thread):
             due = time.monotonic() + random.uniform(0, POST_S)
             while not self._end.wait(SAMPLE_S):
                 self.sample()
-                is_due = time.monotonic() >= due or self._has_kills_to_tell
+                is_due = time.monotonic() >= due or self._has_kills_to_report
                 if is_due and len(self._minutes) > 1:
                     wait_s = self.tell(int(time.time() // 60))
                     if wait_s <= 0:
@@ -296,7 +296,7 @@ class Sampler(threading.Thread):
             self.tell(int(time.time() // 60) + 1)
 
     @property
-    def _has_kills_to_tell(self) -> bool:
+    def _has_kills_to_report(self) -> bool:
         """News that do not wait for as long as figures do."""
         return self._reader is not None and self._reader.oom_kills > self._tried_kills
 
@@ -329,7 +329,7 @@ class Sampler(threading.Thread):
         kills = self._tried_kills = reader.oom_kills
         body = {
             "method": reader.method,
-            "oom_kills": kills - self._told_kills,
+            "oom_kills": kills - self._reported_kills,
             "gpu_note": reader.gpu_note,
             "totals": {name: int(value) for name, value in reader.totals.items()},
             "minutes": [
@@ -353,7 +353,7 @@ class Sampler(threading.Thread):
             if not error.status:
                 return POST_S  # told again with the next ones
             answer = {}  # it will not have them
-        self._told_kills = kills
+        self._reported_kills = kills
         for minute in told:
             del self._minutes[minute]
         return max(POST_S, float(answer.get("next_s") or POST_S))

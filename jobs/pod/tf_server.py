@@ -72,8 +72,8 @@ def write_cluster(cluster: Dict[str, List[str]], version: str, log_dir: str) -> 
         f"/job:{role}/task:{n}" for role, hosts in cluster.items() for n in range(len(hosts))
     ]
     target = "grpc://" + cluster["worker"][0]
-    told = {"target": target, "cluster": cluster, "devices": devices, "tensorflow": version}
-    write_whole(os.path.join(log_dir, "cluster.json"), json.dumps(told, indent=1))
+    found = {"target": target, "cluster": cluster, "devices": devices, "tensorflow": version}
+    write_whole(os.path.join(log_dir, "cluster.json"), json.dumps(found, indent=1))
     return target
 
 

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from jobs.models import Workload
 from jobs.pod_api.callers import bearer_token
-from portal.asgi_answer import tell_pods
+from portal.asgi_answer import report_pods
 from portal.errors import Refused
 from portal.log_lines import note
 
@@ -51,7 +51,7 @@ def pod_view(
                 header = str(request.META.get("HTTP_AUTHORIZATION", ""))
                 owner = find(workload_id, bearer_token(header))
                 note(job=str(workload_id))
-                tell_pods(getattr(request, "scope", {}), owner.pod_count)
+                report_pods(getattr(request, "scope", {}), owner.pod_count)
                 found = view(request, owner, **where)
                 return JsonResponse(found) if isinstance(found, dict) else found
             except Refused as error:

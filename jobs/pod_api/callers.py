@@ -1,6 +1,6 @@
 """Whose call one is that came by the pods' door, before anything of it is read: by token or link, without the database.
 
-Each kind of token is counted apart: a notebook's program, which can read the one by which use is told, takes nothing
+Each kind of token is counted apart: a notebook's program, which can read the one by which use is reported, takes nothing
 from its gate.
 """
 

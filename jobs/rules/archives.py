@@ -22,7 +22,7 @@ class Run:
 
 
 class Reported(Protocol):
-    """What an archive knows of the container that reported last, as far as the cluster had told by then."""
+    """What an archive knows of the container that reported last, as far as the cluster had reported by then."""
 
     @property
     def is_complete(self) -> bool: ...

@@ -73,7 +73,7 @@ def reason_of_end(who: str, end: ContainerExit, memory_limit: str) -> Reason:
 
 
 def _by_convention(who: str, exit_code: int) -> Reason | None:
-    """What the shells' exit codes mean of the command itself; of a program that has run they tell of any command in it."""
+    """What the shells' exit codes mean of the command itself; of a program that has run they may be of any command in it."""
     if exit_code == codes.EXIT_NOT_EXECUTABLE:
         return reasons.make("command_not_executable", who=who, detail="it is not executable")
     if exit_code == codes.EXIT_NOT_FOUND:
@@ -83,7 +83,7 @@ def _by_convention(who: str, exit_code: int) -> Reason | None:
 
 
 def reason_of_code(who: str, exit_code: int, last_words: str = "") -> Reason:
-    """What the exit code of a program that has run tells.
+    """What the exit code of a program that has run means.
 
     Args:
         last_words: of its output; empty when they are not known.

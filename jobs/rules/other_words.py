@@ -133,7 +133,7 @@ _PYTORCH = {
     "spec.elasticPolicy.minReplicas": "replicas.worker.min",
     "spec.elasticPolicy.maxReplicas": "replicas.worker.count",
     "spec.elasticPolicy.nProcPerNode": _PER_GPU,
-    "spec.elasticPolicy.maxRestarts": "leave it out; torchrun is told 100; retries is of the training",
+    "spec.elasticPolicy.maxRestarts": "leave it out; torchrun gets 100; retries is for the whole training",
     "spec.elasticPolicy.metrics": "leave it out; the count is between min and count by what room there is",
     "spec.elasticPolicy": "leave it out; torchrun is told the rest",
     "spec.nprocPerNode": _PER_GPU,
@@ -241,7 +241,7 @@ def _known(
 ) -> Iterator[tuple[str, str, list[str]]]:
     """Path, what a table says of it, and what stands for its asterisks; in the order of the file.
 
-    Each field is told of, or what it stands in: one that the table does not have by what it says of that, else that
+    Each field is reported, or the one it is part of: one that the table does not have by what it says of that, else that
     there is nothing like it. Only what the table may still have is looked into, so that a large body costs no more
     than its size.
     """
@@ -255,7 +255,7 @@ def _known(
         inner = dict(enumerate(value)) if isinstance(value, list) else value
         if own and (not deeper or not isinstance(value, Mapping)):
             yield ".".join(at), own, stars
-            rest = ""  # what it has is told of with it, but for what has a row
+            rest = ""  # its fields are reported with it, except those with a row
         elif own:
             rest = own
         if not isinstance(inner, Mapping) or not deeper:

@@ -334,7 +334,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "Correct the code; the image's Python may be older than the code needs.",
     ),
     "script_missing": (
-        "{who} ended because it did not find what it was told to run: {detail}",
+        "{who} ended because it did not find what it was to run: {detail}",
         (
             "Correct the path or the module's name. The program starts in /workspace, where the code "
             "is: files of an uploaded folder are there without the folder's own name, those of an "

@@ -131,8 +131,8 @@ def typed_hints(text: str) -> list[str]:
         return []
     if script := _script(words):
         outside = list(_signs(joined))
-        told = [_for_a_shell(outside, joined.strip())] if outside else []
-        return told + _typography(script.split())
+        outer = [_for_a_shell(outside, joined.strip())] if outside else []
+        return outer + _typography(script.split())
     found = [*_first_word(words, joined.strip())]
     if " " in words[0].strip() and not words[0].startswith(("/", "./")):
         found.append(
@@ -149,7 +149,7 @@ def typed_hints(text: str) -> list[str]:
 
 
 def _script(words: Sequence[str]) -> str:
-    """What a shell is told to run by `-c`; "": no shell is."""
+    """The script that a shell gets by `-c`; empty: there is none."""
     if words[0].rpartition("/")[2] not in _SHELLS:
         return ""
     for at, word in enumerate(words[1:-1], 1):
@@ -206,7 +206,7 @@ def _notebook(words: Sequence[str]) -> list[str]:
 
 
 def _typography(words: Sequence[str]) -> list[str]:
-    """About signs that word processors and web pages put in place of those that programs know."""
+    """About signs that word processors and web pages put in place of the ones that programs know."""
     odd = [(word, *_typed_plainly(word)) for word in words]
     odd = [row for row in odd if row[2]][:_MOST_SHOWN]
     if not odd:
@@ -219,7 +219,7 @@ def _typography(words: Sequence[str]) -> list[str]:
 
 
 def _typed_plainly(word: str) -> tuple[str, str]:
-    """The word with plain signs, and those that it had in their place."""
+    """The word with plain signs, and the signs that they replace."""
     signs = ""
     fixed = word
     if dashed := _DASHED.match(word):

@@ -308,7 +308,7 @@ class Utilisation:
 
     @property
     def volumes(self) -> list[VolumeUse]:
-        """As told last."""
+        """As reported last."""
         return volumes_of(self.latest, self._tenant) if self.latest else []
 
 

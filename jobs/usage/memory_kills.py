@@ -1,6 +1,6 @@
 """Processes that the kernel ended for want of memory while the rest of their container went on.
 
-Of a container that ends with them the cluster tells (`OOMKilled`); of these only the pod knows.
+Of a container that ends with them the cluster reports (`OOMKilled`); of these only the pod knows.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ CODE = "process_out_of_memory"
 
 @transaction.atomic
 def record(workload: Workload, role: str, index: int, told: Told) -> None:
-    """One event of what was told at a time; what is told again is known."""
+    """One event for each report; a report that comes again makes none."""
     who = role if role == workload.kind else f"{role}-{index}"
     at = max(minute.at for minute in told.minutes)
     _event, is_new = WorkloadEvent.objects.get_or_create(
@@ -57,7 +57,7 @@ def find_latest(
     if workload.is_final or began is None:
         return None
     for event in events:
-        # It is told by the minute in which it began.
+        # It is reported by the minute in which it began.
         if event.reason == CODE and event.at >= began.replace(second=0, microsecond=0):
             is_whole = event.subject in workload.replicas
             role = event.subject if is_whole else event.subject.rpartition("-")[0]

@@ -46,7 +46,7 @@ class Told(msgspec.Struct):
         method: where CPU and memory were read.
         gpu_note: why no GPU is measured; empty: they are, or there is none.
         totals: MiB that there are of what is used.
-        oom_kills: processes that the kernel has ended for want of memory since it was told last, while the rest went on.
+        oom_kills: processes that the kernel has ended for want of memory since the last report, while the rest went on.
     """
 
     minutes: Annotated[list[Minute], Meta(min_length=1, max_length=130)]
@@ -74,7 +74,7 @@ def find_problem(
     """Why this cannot be a minute of now, in words; empty when it can.
 
     Args:
-        totals: MiB that there are of what is used, as the pod told.
+        totals: MiB that there are of what is used, as reported by the pod.
     """
     memory = {**(totals or {}), "memory_mib": most.memory_mib}
     for name, (mean, peak) in minute.used.items():

@@ -1,6 +1,6 @@
 """What is known of the use of a tenant's volumes.
 
-Pods tell what `statvfs` says of a volume's folder. Where the storage gives each volume a size of its own that
+Pods report what `statvfs` says of a volume's folder. Where the storage gives each volume a size of its own that
 is the volume's; where it is a folder of something larger, it is the use of that, by everybody.
 """
 
@@ -38,7 +38,7 @@ def foreign_figures(totals: Mapping[str, int], tenant: Tenant) -> frozenset[str]
 
 
 def volumes_of(row: ReplicaUsage, tenant: Tenant) -> list[VolumeUse]:
-    """As a replica told them last; those that it told nothing of are left out."""
+    """As a replica reported them last; without those that it did not report."""
     foreign = foreign_figures(row.totals, tenant)
     return [
         VolumeUse(name, promised_bytes, None if figure in foreign else row.latest[figure][0] * _MIB)

@@ -319,8 +319,8 @@ class ArchivedViewSet(WorkloadViewSet):
         spec = self.read(tenant)
         found = fit(self.kind, spec, tenant)
         manifests = to_yaml(preview_documents(self.kind, spec, tenant))
-        told = {"fit": {"kind": found.kind, "text": found.text}, "manifests": manifests}
-        return Response({**told, "hints": self.kind.hints(spec)})
+        answer = {"fit": {"kind": found.kind, "text": found.text}, "manifests": manifests}
+        return Response({**answer, "hints": self.kind.hints(spec)})
 
     @extend_schema(
         description="Reads a training that a file describes, and says every error with its line. Nothing is "

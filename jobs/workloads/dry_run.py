@@ -87,8 +87,8 @@ def ask(*, by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec) -> 
     row = _begin(by)
     try:
         found = actions.check_submit(by=by, tenant=tenant, kind=kind, spec=spec)
-        told = _answer(row, preview_documents(kind, spec, tenant))
-        return DryRunAnswer(found, tuple(kind.hints(spec)), tuple(told))
+        objects = _answer(row, preview_documents(kind, spec, tenant))
+        return DryRunAnswer(found, tuple(kind.hints(spec)), tuple(objects))
     finally:
         row.end()
 

@@ -196,7 +196,7 @@ def workload_fit(request: PageRequest, kind: str) -> HttpResponseBase:
     original = likes.select_related("tenant").first()
     at_fields = set(request.POST.getlist("told"))  # which the page shows there already
     context = {
-        "problems": [replace(each, is_told=each.key in at_fields) for each in form.told],
+        "problems": [replace(each, is_shown=each.key in at_fields) for each in form.told],
         "fit": found,
         "is_of_nodes": bool(of_nodes),
         "lines": with_request(lines, spec_totals(kind, spec)) if spec else lines,

@@ -53,7 +53,7 @@ def log_request(job: Workload, query: Mapping[str, str]) -> LogRequest:
         which,
         _parse_since(query.get("since", "")),
         query.get("timestamps") == "1",
-        tells_cut="tail" not in query,
+        says_cut="tail" not in query,
     )
 
 

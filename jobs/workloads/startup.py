@@ -79,7 +79,7 @@ class StartStep:
 
     @property
     def takes_time(self) -> bool:
-        """Whether earlier starts tell how long: not of a wait in the queue."""
+        """Whether earlier starts show how long: not of a wait in the queue."""
         return self.key not in {"requested", "admitted"}
 
     @property
@@ -144,7 +144,7 @@ def usual_seconds(
     """The median of each step over several starts; of the image, of those that pulled it.
 
     Args:
-        latest: the steps of the start that it is for. Unless it pulls the image, nothing is told of that.
+        latest: the steps of the start that it is for. Unless it pulls the image, that step is left out.
     """
     gathered: dict[str, list[float]] = {}
     pulls = _image_word(latest) not in {"", _THERE}

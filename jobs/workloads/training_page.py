@@ -164,7 +164,7 @@ class TrainingPage(WorkloadPage):
 
     @property
     def reason_replica(self) -> str:
-        """The replica that the header's reason tells of, so that its log is one step away; empty: none."""
+        """The replica that the header's reason is about, so that its log is one step away; empty: none."""
         reason = self.workload.reason_text
         failed = (row for row in self.replicas if row.state == ReplicaState.FAILED)
         return next(

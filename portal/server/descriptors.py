@@ -21,6 +21,6 @@ def descriptor_limit() -> int:
 def backlog() -> int:
     """How many connections are accepted at a time.
 
-    Where descriptors end in the middle, asyncio tells each of the others in the log.
+    Where descriptors end in the middle, asyncio logs each of the others.
     """
     return max(16, min(2048, descriptor_limit() // 16))

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from portal.asgi_answer import (
     CLOSE,
-    TELL_PODS,
+    REPORT_PODS,
     App,
     Message,
     Receive,
@@ -28,7 +28,7 @@ from portal.storage.folder import STORE_PATH
 AT_ONCE = 4  # calls of a token that are worked on
 AT_ONCE_OF_STORE = 16  # transfers of a training; with more pods than that, one of each
 PER_S = 20.0  # calls of a token that begin, as many transfers, and for each `PODS_PER_CALL` pods one more
-# A runner that brings its log and tells its use calls three times a minute.
+# A runner that ships its log and reports its use calls three times a minute.
 PODS_PER_CALL = 5
 WAITING_PER_POD = 2  # a runner calls from two threads
 LEAST_WAITING = 4
@@ -100,7 +100,7 @@ class _Holder:
     """A token, or what links of the store are of.
 
     Attributes:
-        pods: how many it is of; None: no answer has told it yet.
+        pods: how many share it; None: no answer has said so yet.
     """
 
     def __init__(self) -> None:
@@ -109,14 +109,14 @@ class _Holder:
         self.transfers = _Lane(AT_ONCE_OF_STORE)
         self.pausing = 0
 
-    def tell_pods(self, count: int) -> None:
+    def report_pods(self, count: int) -> None:
         self.pods = max(1, count)
         self.transfers.at_once = max(AT_ONCE_OF_STORE, self.pods)
         self.calls.per_s = self.transfers.per_s = PER_S + self.pods / PODS_PER_CALL
 
     @property
     def most_waiting(self) -> int:
-        """Until it is known how many pods there are, which the first answer tells, it may be any number."""
+        """Until the first answer says how many pods there are, it may be any number."""
         return (
             MOST_WAITING if self.pods is None else max(LEAST_WAITING, WAITING_PER_POD * self.pods)
         )
@@ -155,12 +155,12 @@ class PodsPace:
             # What is left of an answer is sent by the event loop; of a transfer that is all of it.
             if message["type"] == "http.response.start" and not is_transfer:
                 if holder.pods is None:
-                    holder.tell_pods(1)
+                    holder.report_pods(1)
                 give_back()
             await send(message)
 
         try:
-            await self._app({**scope, TELL_PODS: holder.tell_pods}, receive, send_and_note)
+            await self._app({**scope, REPORT_PODS: holder.report_pods}, receive, send_and_note)
         finally:
             give_back()
 

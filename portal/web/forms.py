@@ -94,13 +94,13 @@ class Problem:
     """One line of the list of errors; the list links to the field.
 
     Attributes:
-        is_told: whether the page shows the text at the field already.
+        is_shown: whether the page shows the text at the field already.
     """
 
     field: str
     label: str
     text: str
-    is_told: bool = False
+    is_shown: bool = False
 
     @property
     def key(self) -> str:

@@ -13,7 +13,7 @@ from rest_framework.parsers import JSONParser
 
 from portal.errors import FieldError, Refused
 
-_MOST_TOLD = 5
+_MOST_SHOWN = 5
 
 
 class _Object(dict[str, Any]):
@@ -52,7 +52,7 @@ class JsonParser(JSONParser):
                 object_pairs_hook=make,
             )
             json.dumps(found, ensure_ascii=False).encode()
-            errors = list(islice(_given_twice(found, ""), _MOST_TOLD)) if has_twice else []
+            errors = list(islice(_given_twice(found, ""), _MOST_SHOWN)) if has_twice else []
         except RecursionError as error:
             raise ParseError("this JSON is nested too deeply") from error
         except UnicodeEncodeError as error:

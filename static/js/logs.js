@@ -130,8 +130,8 @@ class LogPane {
   }
 
   /** Beside the filter: how many lines it found, and among which it looked. */
-  #tellFound() {
-    const told = this.pane.querySelector("[data-log-found]");
+  #showFound() {
+    const label = this.pane.querySelector("[data-log-found]");
     const { found, count, isPart } = this.view.found;
     const text = this.view.filter
       ? say(isPart ? "log_found_newest" : "log_found", {
@@ -139,12 +139,12 @@ class LogPane {
           count: count.toLocaleString(),
         })
       : "";
-    if (told.textContent !== text) told.textContent = text;
+    if (label.textContent !== text) label.textContent = text;
   }
 
   /** A word in the middle of the pane while there is no line in it. */
   #showEmpty() {
-    this.#tellFound();
+    this.#showFound();
     const old = this.window.querySelector(".log-empty");
     const isEmpty = !this.view.shown && !this.view.pending.length;
     if (!isEmpty) {

@@ -42,7 +42,7 @@ class SplitNode:
         allocatable: cpu in millicores, memory in bytes, gpu.
         gpu_count: of its capacity: a device plugin that restarts takes its GPUs out of what is allocatable for
             seconds.
-        ready_since: when `is_ready` became so; None: it was never told.
+        ready_since: when `is_ready` became so; None: it was never reported.
     """
 
     labels: Mapping[str, str]
@@ -72,14 +72,14 @@ def capacity_of(
 
 def _read(node: KubeNode) -> SplitNode:
     has = resources.of_resources(node.status.allocatable)
-    told = next((one for one in node.status.conditions if one.type == "Ready"), None)
+    ready = next((one for one in node.status.conditions if one.type == "Ready"), None)
     return SplitNode(
         node.metadata.labels,
         [(taint.key, taint.value, taint.effect) for taint in node.spec.taints],
         {"cpu": has.cpu_millicores, "memory": has.memory_bytes, "gpu": has.gpu_count},
         resources.of_resources(node.status.capacity).gpu_count,
-        told is not None and told.status == "True",
-        told.last_transition_time if told is not None else None,
+        ready is not None and ready.status == "True",
+        ready.last_transition_time if ready is not None else None,
     )
 
 

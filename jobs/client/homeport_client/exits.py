@@ -24,7 +24,7 @@ OUTPUT_CLOSED = 141  # as the shell says of a program that wrote into a closed p
 class RefusedField(NamedTuple):
     """One thing wrong with a request, as the portal says it.
 
-    `line` is that of a file; the text then names it and the field, too. 0: none.
+    `line` is a line of the file, which the text then names together with the field; 0: none.
     """
 
     field: str
@@ -32,8 +32,8 @@ class RefusedField(NamedTuple):
     text: str
     line: int = 0
 
-    def told(self, name: str) -> str:
-        """The text behind a name of the field, where that is not in it already."""
+    def text_with(self, name: str) -> str:
+        """The text, after the field's name where it does not already name it."""
         return f"{name}: {self.text}" if name and not self.line else self.text
 
 
@@ -73,7 +73,7 @@ def refused_line_by_line(text: str, name_of: Callable[[str], str] = str) -> Iter
         yield
     except ClientError as error:
         if error.refusals and error.code == REFUSED:
-            lines = [f"  {one.told(name_of(one.field))}" for one in error.refusals]
+            lines = [f"  {one.text_with(name_of(one.field))}" for one in error.refusals]
             error.text = "\n".join([text, *lines])
         raise
 

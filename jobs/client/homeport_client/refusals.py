@@ -36,7 +36,7 @@ def refused(url: str, status: int, answer: Any, path: str, *, has_token: bool) -
         )
         for row in parts(answer, "errors")[:MAX_REFUSALS]
     ]
-    text = "; ".join(one_line(refusal.told(refusal.field)) for refusal in refusals)
+    text = "; ".join(one_line(refusal.text_with(refusal.field)) for refusal in refusals)
     if status in {502, 503, 504}:
         return UnreachableError(text or f"{url} is not ready (HTTP {status}).", "Try again later.")
     step = ""

@@ -13,11 +13,11 @@ def own_version() -> str:
     """What the package was built as; in a checkout (`pip install -e`) what that is now."""
     client = Path(__file__).resolve().parents[1]
     checkout = client.parents[1]
-    told_by = checkout / "portal" / "version.py"
-    if (client / "pyproject.toml").is_file() and told_by.is_file():
+    version_file = checkout / "portal" / "version.py"
+    if (client / "pyproject.toml").is_file() and version_file.is_file():
         from runpy import run_path
 
-        return str(run_path(str(told_by))["VERSION"])
+        return str(run_path(str(version_file))["VERSION"])
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -64,7 +64,7 @@ def read_asked(
     document = read_document(text, MAX_FILE_BYTES)
     elsewhere = [change.field for change in changes]
     if not document.is_readable:
-        raise Refused(document.told())
+        raise Refused(document.find_errors())
     body, replaced = document.body, []
     for change in changes:
         if _is_said(body, change.path, change.value):
@@ -77,8 +77,8 @@ def read_asked(
         if set(source) == {"dir"} and isinstance(source["dir"], str) and source["dir"]:
             folder = source["dir"]
         else:
-            told = _("This is a folder's name, beside the file, and stands alone.")
-            errors.append(FieldError(_FOLDER, "invalid", told))
+            text_of_error = _("This is a folder's name, beside the file, and stands alone.")
+            errors.append(FieldError(_FOLDER, "invalid", text_of_error))
         body = {name: one for name, one in body.items() if name != "source"}
     if not body.get("source"):
         body = {name: one for name, one in body.items() if name != "source"}
@@ -87,8 +87,8 @@ def read_asked(
         check({**body, **stand_in}, document.written)
     except Refused as refusal:
         errors.extend(refusal.errors)
-    if told_errors := document.told(errors, elsewhere):
-        raise Refused(told_errors)
+    if all_errors := document.find_errors(errors, elsewhere):
+        raise Refused(all_errors)
     notes = list(document.notes)
     if replaced:
         note = _("Said otherwise than in the file: %(fields)s.")

@@ -55,7 +55,7 @@ def hints_of_lines(lines: Iterable[str]) -> list[str]:
     """The same of command lines as a person typed them, which say what is quoted."""
     found: dict[str, None] = {}
     for line in lines:
-        with suppress(ValueError):  # a quote is missing, which is told as an error
+        with suppress(ValueError):  # a quote is missing, which is reported as an error
             found |= dict.fromkeys(typed_hints(line))
     return list(found)
 

@@ -25,7 +25,7 @@ from portal.web.forms import AnyField
 MAX_BYTES = 64 * 1024  # of what people type
 # Of a file: `homeport get -o yaml` of an array of 1,000 workers has 400 KiB. The reading takes 1 s a MiB.
 MAX_FILE_BYTES = 512 * 1024
-MOST_TOLD = 5
+MOST_SHOWN_ERRORS = 5
 _MOST_PROBLEMS = 60  # that are kept of a text
 _MAX_DEPTH = 16  # a body has four, and other systems' files up to twelve
 _MAX_NUMBER_CHARS = 40
@@ -83,29 +83,29 @@ class Document:
             path = path.rpartition(".")[0]
         return self.lines[path] if path else None
 
-    def told(
+    def find_errors(
         self, errors: Iterable[FieldError] = (), elsewhere: Iterable[str] = ()
     ) -> list[FieldError]:
-        """All that is wrong, each with its line where it has one, in that order; five, and how many more.
+        """All errors, those with a line first and in order of lines; five, and how many more there are.
 
         Args:
-            errors: what the rules of a body say of it.
-            elsewhere: paths of fields that something else says in its place.
+            errors: found by the rules of a body.
+            elsewhere: paths of fields whose value something else gives, such as an option.
         """
         own = [self._of_document(problem) for problem in self.problems]
-        said = [problem.field for problem in self.problems if problem.field]
+        known = [problem.field for problem in self.problems if problem.field]
         others = [
             self._of_body(error, tuple(elsewhere))
             for error in errors
-            if not any(is_within(error.field, path) for path in said)
+            if not any(is_within(error.field, path) for path in known)
         ]
-        if "kind" in self.body:  # of another system's file all is told, first that it is one
+        if "kind" in self.body:  # another system's file: all errors, and first that it is one
             return own + others
         found = sorted(own + others, key=lambda error: error.line or len(self.lines) + 10**6)
-        if len(found) <= MOST_TOLD:
+        if len(found) <= MOST_SHOWN_ERRORS:
             return found
-        more = _("%(count)s more are not shown.") % {"count": len(found) - MOST_TOLD}
-        return [*found[:MOST_TOLD], FieldError("", "more", more)]
+        more = _("%(count)s more are not shown.") % {"count": len(found) - MOST_SHOWN_ERRORS}
+        return [*found[:MOST_SHOWN_ERRORS], FieldError("", "more", more)]
 
     def _of_document(self, problem: DocumentProblem) -> FieldError:
         words = {"line": problem.line, "shown": problem.shown, "text": problem.text}
@@ -141,8 +141,12 @@ def read_document(text: str, most_bytes: int = MAX_BYTES) -> Document:
     """
     given = text.encode(errors="replace")
     if len(given) > most_bytes:
-        told = _("The document is too long: at most %(most)s KiB.") % {"most": most_bytes // 1024}
-        return Document(problems=(DocumentProblem(1, "", told, text[:60]),), is_readable=False)
+        text_of_problem = _("The document is too long: at most %(most)s KiB.") % {
+            "most": most_bytes // 1024
+        }
+        return Document(
+            problems=(DocumentProblem(1, "", text_of_problem, text[:60]),), is_readable=False
+        )
     composer = _Composer(given.decode())
     body: Any = None
     try:
@@ -163,13 +167,13 @@ def read_document(text: str, most_bytes: int = MAX_BYTES) -> Document:
     if not isinstance(body, dict):
         return Document(problems=problems, is_readable=False)
     document = Document(body, composer.lines, composer.written, problems)
-    # Both: one of them is a mistake, which the rules of a body tell.
+    # With both, one of them is a mistake, which the rules of a body report.
     is_answer = "resources" in body and not isinstance(body.get("replicas"), dict)
     return _of_answer(document) if is_answer else document
 
 
 def _of_answer(document: Document) -> Document:
-    """The request that REST's answer tells of, as `homeport get` writes it, with much that no body has."""
+    """The request behind REST's answer, which `homeport get` writes with many fields that no body has."""
     of_body, of_answer = TrainingSerializer().fields, {*OneJobSerializer().fields, _EVENTS}
     left_out = document.body.keys() & of_answer - of_body.keys() - {"resources"}
     if "replicas" in document.body:
@@ -180,16 +184,16 @@ def _of_answer(document: Document) -> Document:
         if name not in left_out
     }
     note = _(
-        "resources is read as replicas, as homeport get writes them. What tells how that training went is "
+        "resources is read as replicas, as homeport get writes them. How that training went is "
         "left out: %(fields)s."
     )
-    told = (note % {"fields": ", ".join(sorted(left_out))},) if left_out else ()
+    notes = (note % {"fields": ", ".join(sorted(left_out))},) if left_out else ()
     return replace(
         document,
         body=body,
         lines=_renamed(document.lines),
         written=_renamed(document.written),
-        notes=told,
+        notes=notes,
         is_answer=True,
     )
 
@@ -278,8 +282,8 @@ class _Composer:
             return {}
         key = key_event.value
         if key in known:
-            told = _("%(name)s is given twice; keep one.") % {"name": key[:80]}
-            self.note(line, told, (*path, key))
+            text = _("%(name)s is given twice; keep one.") % {"name": key[:80]}
+            self.note(line, text, (*path, key))
             self._skip_value(next(self._events))
             return {}
         return {key: self._place(next(self._events), (*path, key), key_event)}

@@ -52,7 +52,7 @@ INDEXES = re.compile(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*", re.ASCII)
 MAX_INDEXES_CHARS = 4000
 MAX_ENV = 64
 MAX_ENV_VALUE_BYTES = 4096
-MOST_TOLD = 5  # wrong parts of one field
+MOST_SHOWN = 5  # wrong parts of one field
 MAX_COMMAND_WORDS = 256
 MAX_COMMAND_BYTES = 64 * 1024
 # These change how the node or the runtime works (CVE-2025-23266 used LD_PRELOAD of an image), or
@@ -72,22 +72,23 @@ def refuse(code: str, text: str, at: str | None = None) -> NoReturn:
 
 
 def _not_text(
-    told: str, before: str, value: Any, field: AnyField, part: object
+    problem: str, before: str, value: Any, field: AnyField, part: object
 ) -> serializers.ErrorDetail:
     """What to write in place of a number or the like, which is not taken for text.
 
     Args:
-        before: what stands in front of the value there.
-        part: of the field, which is the value.
+        problem: the first half of the sentence.
+        before: the text in front of the value in the document.
+        part: name or index of the value within the field.
     """
     at = f"{field.context.get('at', '')}{field.field_name}.{part}"
     if value is None:
-        return serializers.ErrorDetail(f'{told}; write {before}"" for an empty one.', "invalid")
+        return serializers.ErrorDetail(f'{problem}; write {before}"" for an empty one.', "invalid")
     if isinstance(value, dict | list):
-        return serializers.ErrorDetail(f"{told}.", "invalid")
+        return serializers.ErrorDetail(f"{problem}.", "invalid")
     written = field.context.get("written", {}).get(at) or json.dumps(value)
     quoted = json.dumps(written, ensure_ascii=False)
-    return serializers.ErrorDetail(f"{told}; write {before}{quoted}.", "invalid")
+    return serializers.ErrorDetail(f"{problem}; write {before}{quoted}.", "invalid")
 
 
 def has_controls(text: str) -> bool:
@@ -145,7 +146,7 @@ class Command(AnyField):
             if not isinstance(word, str)
         }
         if wrong:
-            raise serializers.ValidationError(dict(islice(wrong.items(), MOST_TOLD)))
+            raise serializers.ValidationError(dict(islice(wrong.items(), MOST_SHOWN)))
         if not data[0].strip():
             refuse("invalid", "The first word of the command is empty.")
         size_bytes = sum(len(word.encode("utf-8", "surrogatepass")) for word in data)
@@ -298,17 +299,17 @@ class Variables(AnyField):
         for name, value in data.items():
             if problem := variable_problem(name, value, topology):
                 code, text = problem
-                told = serializers.ErrorDetail(text, code)
+                error = serializers.ErrorDetail(text, code)
                 if (
                     isinstance(name, str)
                     and ENV_NAME.fullmatch(name)
                     and not isinstance(value, str)
                 ):
-                    told = _not_text(
+                    error = _not_text(
                         "A variable's value must be text", f"{name}: ", value, self, name
                     )
-                wrong[str(name)[:80]] = [told]
-            if len(wrong) == MOST_TOLD:  # a pasted file of wrong lines would flood the page
+                wrong[str(name)[:80]] = [error]
+            if len(wrong) == MOST_SHOWN:  # a pasted file of wrong lines would flood the page
                 break
         if wrong:
             raise serializers.ValidationError(wrong)

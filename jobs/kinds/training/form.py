@@ -427,20 +427,20 @@ class TrainingYamlForm(TrainingForm):
         self._is_early = True
 
     def read(self, check: Check) -> WorkloadSpec | None:
-        self._tell(())
+        self._add_errors(())
         if not self.document.is_readable:
             return None
-        # What is wrong with the rest is told as well.
+        # Errors of the rest are reported as well.
         spec = self.attempt(lambda: check(self.body(), self.document.written))
         return None if self.is_wrong else spec
 
     def take(self, errors: Iterable[FieldError]) -> None:
-        self._tell(errors)
+        self._add_errors(errors)
 
-    def _tell(self, errors: Iterable[FieldError]) -> None:
-        """Puts all that is wrong at the text."""
-        if told := self.document.told(errors):
-            self.errors["yaml"] = [self.place(error)[1] for error in told]
+    def _add_errors(self, errors: Iterable[FieldError]) -> None:
+        """Shows these and the document's own beside the text."""
+        if found := self.document.find_errors(errors):
+            self.errors["yaml"] = [self.place(error)[1] for error in found]
 
     def place(self, error: FieldError) -> tuple[str, str]:
         is_said = error.line is not None or not error.field

@@ -1,4 +1,4 @@
-"""Images that a training may name: those that the admin offers, and those of the namespace that ran here."""
+"""Images that a training may name: those offered by the admin, and those that ran in the namespace."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def known_images(offered: Images, tenant: Tenant | None) -> list[KnownImage]:
 
 
 class TrainingImage(ImageReference):
-    """The image of a training; one that is missing is told with those that there are."""
+    """The image of a training; the error of a missing one lists the images there are."""
 
     def names(self) -> Iterable[str]:
         tenant: Any = self.context.get("tenant")

@@ -172,7 +172,7 @@ def _job_json(
         "grace_s": spec.run_policy.pod_grace_s,
         **_programs(topology, spec),
     }
-    if pods.secrets.variables:  # whose values the runner takes out of what it tells
+    if pods.secrets.variables:  # whose values the runner removes from what it reports
         content["secret_env"] = list(pods.secrets.variables)
     if spec.run_policy.sparse_spec:
         content["sparse_spec"] = True

@@ -78,7 +78,7 @@ class ReplicaContext(NamedTuple):
 
     @property
     def peers(self) -> Dict[Tuple[str, int], str]:
-        """(role, index) -> host name of all other replicas that it is told of."""
+        """(role, index) -> host name of all other replicas in its lists of hosts."""
         return {
             (role, index): address.rpartition(":")[0]
             for role, known in sorted(self.known_hosts.items())

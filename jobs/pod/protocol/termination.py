@@ -15,7 +15,7 @@ class TerminationMessage(NamedTuple):
         text: a sentence.
         uploaded: whether all of the log is in the object store; None of who ships nothing.
         archive: reason code for a part of the log that could not be kept; empty when all is.
-        last_words: the line of its output that tells most of why it failed; empty: none does, or `text` is it.
+        last_words: the line of its output that says most about why it failed; empty: none does, or `text` is it.
     """
 
     reason: str = ""

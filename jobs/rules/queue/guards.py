@@ -121,7 +121,7 @@ def guarded_images(
 
 @dataclass(frozen=True)
 class FailingImage:
-    """An image whose last pulls failed, as one namespace is told.
+    """An image whose last pulls failed, as one namespace sees it.
 
     Attributes:
         since: about when the first of them failed.

@@ -14,7 +14,7 @@ from jobs.kinds.interactive.tokens import portal_token, usage_token
 from jobs.kinds.training.tokens import job_token
 from jobs.pod_api.callers import find_caller
 from portal import asgi
-from portal.asgi_answer import Message, Receive, Send, send_answer, tell_pods
+from portal.asgi_answer import Message, Receive, Send, report_pods, send_answer
 from portal.server.pods_pace import PodsPace
 from portal.storage import get_store
 from portal.web.downloads import MAX_PER_PERSON, places
@@ -106,7 +106,7 @@ async def test_a_token_has_its_pace_on_every_route_of_pods(scene: Scene, key: st
 
     async def work(scope: Message, _receive: Receive, send: Send) -> None:
         if scope["path"].endswith("first/"):
-            tell_pods(scope, 1)
+            report_pods(scope, 1)
         elif "other" not in scope:
             await may_end.wait()
         await send_answer(send, 200, b"{}", b"application/json")

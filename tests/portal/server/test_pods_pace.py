@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portal.asgi_answer import Message, send_answer, tell_pods
+from portal.asgi_answer import Message, report_pods, send_answer
 from portal.server import pods_pace
 from portal.server.pods_pace import (
     AT_ONCE,
@@ -75,7 +75,7 @@ class Door:
         try:
             await asyncio.sleep(self._work_s)
             if scope["token"] in self._pods:
-                tell_pods(scope, self._pods[scope["token"]])
+                report_pods(scope, self._pods[scope["token"]])
             await send_answer(send, 200, b"{}", b"application/json")
         finally:
             self._working[who] -= 1

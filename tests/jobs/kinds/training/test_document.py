@@ -13,7 +13,7 @@ from homeport_client import body as client_body
 from homeport_client.output import Output
 from jobs.kinds.spec import columns_of
 from jobs.kinds.training.answers import JobSerializer
-from jobs.kinds.training.document import MOST_TOLD, as_body, read_document, write_document
+from jobs.kinds.training.document import MOST_SHOWN_ERRORS, as_body, read_document, write_document
 from jobs.kinds.training.form import TrainingForm
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
@@ -137,8 +137,8 @@ REFUSED = {
 @pytest.mark.parametrize("text", REFUSED)
 def test_a_document_that_is_refused_says_the_line(text: str) -> None:
     found = read_document(text)
-    assert REFUSED[text] in found.told()[0].text
-    assert len(found.told()) <= MOST_TOLD + 1
+    assert REFUSED[text] in found.find_errors()[0].text
+    assert len(found.find_errors()) <= MOST_SHOWN_ERRORS + 1
 
 
 def test_values_are_read_as_json_has_them() -> None:

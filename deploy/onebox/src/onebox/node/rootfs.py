@@ -51,7 +51,7 @@ _PROC_MASKED = (
 _PROC_READ_ONLY = ("bus", "fs", "irq", "sys")
 _SYS_ENTRIES = ("devices/system/cpu", "devices/system/node")
 # Empty: programs look here for network devices, and some print an error where there is no such
-# folder, not even an empty one (UCX, uct/tcp/tcp_iface.c). How the pod is reached, sockets tell them.
+# folder, not even an empty one (UCX, uct/tcp/tcp_iface.c). How the pod is reached, they learn from its sockets.
 SYS_FOLDERS = ("/sys/class/net",)
 _SYS_ENTRIES_FOR_GPUS = ("bus/pci", "module/nvidia", "module/nvidia_uvm")
 EMPTY_FOLDERS = ("home", "media", "mnt", "opt", "run", "srv", "var/cache", "var/lib", "var/log")

@@ -75,7 +75,7 @@ async def test_a_killed_child_counts_when_the_program_fails_of_it(bench, pod):
 
 
 async def test_a_container_sees_how_many_of_its_processes_were_ended_for_memory(bench, pod):
-    """As with a kubelet, whose containers see their control group: no other program is told of it."""
+    """As with a kubelet, whose containers see their control group: no other program sees it."""
     if bench.sandbox.limits.memory != "cgroup":
         pytest.skip("no control group limits memory here: the whole container is ended")
     program = f"""
