@@ -6,7 +6,6 @@ written outside the target, nothing but regular files and folders is made, and w
 declares (sizes, counts) limits nothing: bytes are counted as they come.
 """
 
-import bz2
 import io
 import lzma
 import os
@@ -16,11 +15,12 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
+from jobs.pod.decompress import PIECE_BYTES, decompressed
 from jobs.pod.errors import PodError
 from jobs.pod.protocol import codes
 
@@ -29,8 +29,6 @@ BIG_BYTES = 100 * 1024**2  # smaller results are harmless whatever their ratio
 # Extended tar headers are read into memory, and searched in quadratic time (CVE-2024-6232).
 MAX_HEADER_BYTES = 16 * 1024
 MAX_HEADERS_BYTES = 8 * 1024**2
-XZ_MEMORY_BYTES = 96 * 1024**2  # `xz -9` needs 65 MiB
-PIECE_BYTES = 256 * 1024
 _APPLE_FOLDER = "__MACOSX"  # resource forks that macOS adds to zip files
 
 
@@ -70,7 +68,7 @@ def kind_of(path: str, name: str) -> str:
             return "zip"
         file.seek(0)
         try:
-            block = _Counted(_decompressed(file), os.path.getsize(path)).read(512)
+            block = _Counted(decompressed(file), os.path.getsize(path)).read(512)
         except PodError:
             return "plain"
     return "tar" if block[257:262] == b"ustar" else "plain"
@@ -373,7 +371,7 @@ def read_tar(path: str) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
         PodError, and what `broken_in_words` knows.
     """
     with open(path, "rb") as file:
-        counted = _Counted(_decompressed(file), os.path.getsize(path))
+        counted = _Counted(decompressed(file), os.path.getsize(path))
         with tarfile.open(
             fileobj=counted, mode="r|", tarinfo=_CheckedInfo, bufsize=PIECE_BYTES
         ) as archive:
@@ -467,48 +465,3 @@ class _Counted(io.RawIOBase):
             size = len(data)
         self._waiting = data[size:]
         return data[:size]
-
-
-def _decompressed(file: IO[bytes]) -> Iterator[bytes]:
-    """The content of a plain, gzip, bzip2 or xz file, in pieces of bounded size."""
-    start = file.read(6)
-    file.seek(0)
-    if start[:2] == b"\x1f\x8b":
-        return _inflated(file, lambda: zlib.decompressobj(31), b"\x1f\x8b")
-    if start[:3] == b"BZh":
-        return _inflated(file, bz2.BZ2Decompressor, b"BZh")
-    if start == b"\xfd7zXZ\x00":
-        return _inflated(
-            file,
-            lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY_BYTES),
-            b"\xfd7zXZ\x00",
-        )
-    return iter(lambda: file.read(PIECE_BYTES), b"")
-
-
-def _inflated(file: IO[bytes], begin: Callable[[], Any], magic: bytes) -> Iterator[bytes]:
-    """Several compressed streams may follow each other; what follows without magic is padding."""
-    waiting = b""
-    while True:
-        waiting = waiting or file.read(PIECE_BYTES)
-        if not waiting.startswith(magic[: len(waiting)]) or not waiting:
-            return
-        engine = begin()
-        while not engine.eof:
-            try:
-                piece = engine.decompress(waiting, PIECE_BYTES)
-            # The three libraries have an error of their own each; bz2's is OSError.
-            except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-                if "usage limit" in str(error):
-                    limit = XZ_MEMORY_BYTES // 1024**2
-                    raise _too_large(f"unpacking it needs more than {limit} MiB") from error
-                raise _broken(f"the archive is damaged ({error})") from error
-            # zlib hands back what it had no room for, the others keep it.
-            waiting = getattr(engine, "unconsumed_tail", b"")
-            if piece:
-                yield piece
-            if not engine.eof and not waiting and getattr(engine, "needs_input", True):
-                waiting = file.read(PIECE_BYTES)
-                if not waiting and not piece:
-                    raise _broken("the archive ends too early")
-        waiting = engine.unused_data
