@@ -46,6 +46,7 @@ RUNNER_MODULES = (
     "sampling",
     "segments",
     "shipping",
+    "startup",
     "tail",
     "volume",
 )

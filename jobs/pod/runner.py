@@ -23,9 +23,8 @@ import select
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from jobs.pod import mpi
 from jobs.pod.artifacts import Artifacts, list_artifacts, ship_artifacts
 from jobs.pod.checkpoints import told_checkpoint
 from jobs.pod.diagnosis import diagnose
@@ -42,13 +41,6 @@ from jobs.pod.files import (
     remove,
     write_in_room,
     write_message,
-)
-from jobs.pod.peers import (
-    Addresses,
-    Names,
-    greet,
-    some_names,
-    wait_for_peers,
 )
 from jobs.pod.portal_client import PortalClient, RetryBudget
 from jobs.pod.program import (
@@ -69,6 +61,7 @@ from jobs.pod.redaction import Redaction, secret_values
 from jobs.pod.sampling import Sampler
 from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
 from jobs.pod.shipping import Shipper, ship_kept
+from jobs.pod.startup import wait_for_needs
 from jobs.pod.tail import OutputTail
 from jobs.pod.volume import LogVolume, is_full
 
@@ -203,7 +196,14 @@ class Runner:
             self.say(f"{context.name} was started again (pod {context.pod_uid[:8]})")
 
     def _run_program(self) -> Ending:
-        ending = self._wait()
+        ending, self._context = wait_for_needs(
+            self._config,
+            self._context,
+            self._portal,
+            self.say,
+            lambda: self._asked_at is not None,
+            _here(),
+        )
         if ending is not None:
             return ending
         context, config = self._context, self._config
@@ -252,54 +252,6 @@ class Runner:
                 words.append("notebook")
             return [sys.executable, os.path.join(_here(), "tf_server.py"), *words]
         return []
-
-    def _wait(self) -> Optional[Ending]:
-        """Until all that the program needs is there; how the replica ends when it does not come."""
-        context, config = self._context, self._config
-        is_mpi = codes.MPI_DAEMON in self._programs.values()
-        text = mpi.find_missing_user() if is_mpi else None
-        if text is not None:
-            self.say(text)
-            return Ending(codes.EXIT_CONFIGURATION, codes.NO_USER, text)
-        # Nobody speaks with who is in no list of hosts: an evaluator may begin when others have gone.
-        names = context.peer_names if context.role in context.hosts else []
-        timeout_s = float(config.get("peer_timeout_s") or 300)
-        path = f"{self._job_path}hosts/?attempt={context.attempt}"
-        named = Names(context.peers, lambda: self._portal.get(path + "&ended=1").get("ended") or {})
-        find: Callable[[str], None] = named.probe
-        seen: Optional[Addresses] = None
-        if config.get("addresses") == "ip":
-            seen = Addresses(context.hosts, lambda: self._portal.get(path))
-            names, find = seen.names, seen.probe
-        ending = self._wait_for(names, timeout_s, "get an address", find)
-        if ending is None and named.ended:
-            self.say(f"{some_names(named.ended)} ended before this replica found them")
-        if ending is None and seen is not None:
-            context = self._context = context._replace(hosts=seen.hosts())
-        if ending is None and is_mpi and context.role not in self._programs:
-            timeout_s = float(config.get("starting_deadline_s") or 300)
-            ending = self._wait_for(context.hosts["worker"], timeout_s, "answer", greet)
-            if ending is None:
-                self._context = mpi.prepare(config, context, _here())
-        return ending
-
-    def _wait_for(
-        self, names: Sequence[str], timeout_s: float, what: str, probe: Callable[[str], None]
-    ) -> Optional[Ending]:
-        missing = wait_for_peers(
-            names, timeout_s, self.say, lambda: self._asked_at is not None, probe
-        )
-        if self._asked_at is not None:
-            return Ending(
-                codes.SIGNAL_BASE + signal.SIGTERM,
-                codes.STOPPED,
-                "stopped before the program was started",
-            )
-        if missing:
-            text = f"{some_names(missing)} did not {what} within {timeout_s:.0f} s"
-            self.say(text)
-            return Ending(codes.EXIT_CONFIGURATION, codes.PEER_UNRESOLVED, text)
-        return None
 
     def _explained(self, ending: Ending) -> Ending:
         """With the cause that the program's last lines tell; the same ending without one."""
