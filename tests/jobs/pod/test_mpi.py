@@ -51,6 +51,8 @@ def worker(pod: Pod) -> Pod:
 def launcher(worker: Pod, door: FakeDoor, tmp_path: Path) -> Iterator[Pod]:
     found = Pod(tmp_path, door)
     found.environ["HOMEPORT_ROLE"] = "launcher"
+    # `#!/usr/bin/env python3` of each call: not a version manager's shim, which takes longer than the call.
+    found.environ["PATH"] = f"{Path(sys.executable).parent}:{found.environ['PATH']}"
     own = {name: found.config[name] for name in ("folder", "data_dir")}
     found.config = {**worker.config, **own}  # and the same hosts
     write_program(tmp_path / "homeport/mpi_launch", MPI_MODULES)
