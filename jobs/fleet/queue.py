@@ -121,12 +121,12 @@ class QueueEntries(Sequence[QueueEntry]):
             Workload.objects.filter(pk__in=ids).for_lists().annotate(priority=KT("spec__priority"))
         )
         found = {row.pk: row for row in rows.select_related("owner", "tenant__team")}
-        positions, places = self._positions, read_places(self._user, ids)
+        positions, kept = self._positions, read_places(self._user, ids)
         steps = NextSteps(self._user)
         # What has left the queue in between is left out.
         return [
             QueueEntry(
-                positions[w.id], self._lengths[w.tenant_id], row, steps.of(row), places.get(w.id)
+                positions[w.id], self._lengths[w.tenant_id], row, steps.of(row), kept.get(w.id)
             )
             for w in chosen
             if (row := found.get(w.id)) is not None
