@@ -535,6 +535,9 @@ class Node(models.Model):
     holders = models.JSONField(default=list)
     # What the node says of itself: {"gpu_models", "gpu_note", "kubelet", "system", "machine"}
     about = models.JSONField(default=dict)
+    # {full reference: what the machine lacks for it, "": nothing} of a node that has no other images;
+    # null: it pulls from registries.
+    images = models.JSONField(null=True)
     seen_at = models.DateTimeField(default=timezone.now)
     # An admin's: what died there before does not keep new work away (jobs/rules/queue/guards.py).
     used_again_at = models.DateTimeField(null=True)

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+import msgspec
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
@@ -47,6 +48,7 @@ class NodeRow:
     taints: tuple[Mapping[str, str], ...] = ()
     holders: tuple[Mapping[str, Any], ...] = ()
     about: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] | None = None
 
 
 def look(cache: ClusterCache, names: Iterable[str] | None = None) -> dict[str, NodeRow]:
@@ -81,6 +83,7 @@ def _look_at(cache: ClusterCache, name: str) -> NodeRow | None:
         ),
         holders=_holders(cache.gpu_pods_of(name)),
         about=_about(node),
+        images=_images(node.metadata.annotations.images),
     )
 
 
@@ -138,6 +141,13 @@ def _about(node: KubeNode) -> dict[str, str]:
         "machine": info.architecture,
     }
     return {name: text[:_TEXT_MAX] for name, text in told.items() if text}
+
+
+def _images(annotation: str) -> dict[str, str] | None:
+    """What the node says of its images; None: nothing, or what cannot be read."""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(annotation, type=dict[str, str]) if annotation else None
+    return None
 
 
 def _iso(at: datetime | None) -> str | None:

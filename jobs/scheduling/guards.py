@@ -9,6 +9,7 @@ from django.db.models import F, Max, Q, Sum, Value
 from django.db.models.functions import Left, StrIndex, Substr, TruncMinute
 
 from jobs.models import FAILED_EVENTS, LOST_REPLICAS, Node, Replica, Workload, WorkloadEvent
+from jobs.node_images import read_lacks
 from jobs.rules.queue.guards import (
     DEATHS_COUNT_FOR,
     PULLS_COUNT_FOR,
@@ -79,6 +80,12 @@ def read_failing_images(
     pulled = _pulled({one.image for one in failures}, min(one.since for one in failures))
     found = (failing_image(failures, pulled, image, tenant_id) for image in sorted(images))
     return [one for one in found if one is not None]
+
+
+def read_image_problems(now: datetime, images: Collection[str], tenant_id: str) -> dict[str, str]:
+    """What a namespace is told of those of these images that cannot start, or whose last pulls failed: sentences."""
+    failing = {one.image: one.text for one in read_failing_images(now, images, tenant_id)}
+    return failing | read_lacks(images)
 
 
 def _failures(now: datetime, wanted: Collection[str]) -> list[PullFailure]:

@@ -23,7 +23,7 @@ from jobs.rules.queue.holds import answer_beside, closed, held_before
 from jobs.rules.queue.state import LOW, UNKNOWN
 from jobs.rules.queue.times import seconds_of
 from jobs.rules.states import WorkloadState
-from jobs.scheduling.guards import read_failing_images, read_guarded_images, read_suspicious_nodes
+from jobs.scheduling.guards import read_guarded_images, read_image_problems, read_suspicious_nodes
 from jobs.scheduling.models import NodeHold
 from portal.catalog import get_catalog
 from portal.pools import DEFAULT
@@ -109,10 +109,9 @@ def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
 
 
 def _failing(spec: WorkloadSpec, tenant: Tenant) -> str:
-    """Which of its images failed to be pulled of late; empty: none, or it was pulled since."""
+    """Which of its images cannot start here, or failed to be pulled of late and were not pulled since; empty: none."""
     images = {spec.image_of(role) for role in spec.replicas}
-    found = read_failing_images(timezone.now(), images, str(tenant.pk))
-    return " ".join(one.text for one in found)
+    return " ".join(read_image_problems(timezone.now(), images, str(tenant.pk)).values())
 
 
 def _guarded(spec: WorkloadSpec, tenant: Tenant) -> Fit | None:

@@ -10,6 +10,7 @@ from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -21,6 +22,7 @@ from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.tensorboard import TensorBoardForm, body_of
 from jobs.kinds.training.again import unfinished_indexes
 from jobs.models import Bundle, Template, Workload
+from jobs.scheduling.guards import read_image_problems
 from jobs.workloads import actions, dry_run, templates
 from jobs.workloads.fit import fit
 from jobs.workloads.preview import preview_documents
@@ -73,6 +75,7 @@ def _page(
         "kind": kind,
         "tenant": tenant,
         "catalog": get_catalog(),
+        "image_problems": _image_problems(tenant) if tenant else {},
         "like": request.POST.get("like", ""),
         "told": None,
         "template_id": request.POST.get("template_id") or request.GET.get("template", ""),
@@ -80,6 +83,15 @@ def _page(
         **more,
     }
     return render(request, form.template, context, status=status)
+
+
+def _image_problems(tenant: Tenant) -> dict[str, str]:
+    """What to know of images that are offered before one is chosen."""
+    catalog = get_catalog()
+    offered = (*catalog.images.offered, *catalog.notebooks.images.offered)
+    return read_image_problems(
+        timezone.now(), {image.reference for image in offered}, str(tenant.pk)
+    )
 
 
 def _find_template(request: PageRequest, asked: Mapping[str, str], name: str) -> Template | None:

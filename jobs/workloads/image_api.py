@@ -1,7 +1,9 @@
 """REST of the images that a training may name."""
 
+from dataclasses import replace
 from typing import Any
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -9,6 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from jobs.kinds.training.images import known_images
+from jobs.scheduling.guards import read_image_problems
 from portal.catalog import get_catalog
 from portal.web.rest import Pagination
 from tenants.models import Tenant
@@ -22,6 +25,9 @@ class KnownImageSerializer(serializers.Serializer[Any]):
     ran_at = serializers.DateTimeField(
         allow_null=True, help_text="when a training of your namespace last began with it"
     )
+    problem = serializers.CharField(
+        help_text="why it cannot start on this cluster, or since when it could not be pulled; else empty"
+    )
 
 
 class ImageListView(APIView):
@@ -33,4 +39,7 @@ class ImageListView(APIView):
         paginator = Pagination()
         found = known_images(get_catalog().images, tenant)
         page = paginator.paginate_queryset(found, request) or []
+        owner = str(tenant.pk) if tenant else ""
+        problems = read_image_problems(timezone.now(), [one.image for one in page], owner)
+        page = [replace(one, problem=problems.get(one.image, "")) for one in page]
         return paginator.get_paginated_response(KnownImageSerializer(page, many=True).data)

@@ -29,6 +29,7 @@ class Annotations(KubeStruct, frozen=True):
     pull_progress: str = msgspec.field(default="", name="homeport.dev/pull-progress")
     gpu_models: str = msgspec.field(default="", name="homeport.dev/gpu-models")  # of a node
     gpu_note: str = msgspec.field(default="", name="homeport.dev/gpu-note")  # of a node
+    images: str = msgspec.field(default="", name="homeport.dev/images")  # of a node
 
 
 class ObjectMeta(KubeStruct, frozen=True):

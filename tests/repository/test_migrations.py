@@ -37,6 +37,7 @@ LANDED = {
     "jobs/migrations/0023_gpu_device_counts.py": "5c5111ede99a618ff2ed643094183ec618112f795cc5eb5517549f5308c8a34a",
     "jobs/migrations/0024_dry_run_askers.py": "589756274867d867dcfca3dd08bd64443f6d4e4f4a3dcce225bac0e212b0b727",
     "jobs/migrations/0025_container_runs.py": "37666ec44b92ad0965715788d20ad11b7ff7b9232dabbcab1977bbf3e3087cb5",
+    "jobs/migrations/0026_node_images.py": "fc8d485d29e747dc8e98221af9c0900d4d7148aa4116295274c80e8609be6c68",
     "jobs/scheduling/migrations/0001_initial.py": "4a4a8c459e7189f87e4b84d5fef906dfa9b401532998a54f02a46aa44d476dd3",
     "jobs/scheduling/migrations/0002_node_holds.py": "239ccef187a1d18239c2ce539b0519eed92ea5ad54bc55ce0adc83ec2e7bb987",
     "jobs/usage/migrations/0001_from_jobs.py": "77805004d00d4cd1c9559d2afd21b13a245517f50b4fc5878c9bb0b39d3eb904",

@@ -25,7 +25,7 @@ _COLUMNS = (
 def images(session: CliSession) -> int:
     """List images: what your admin offers, and what ran in your namespace.
 
-    RAN is how long ago a training of yours last began with it.
+    RAN is how long ago a training of yours last began with it. Below stands which of them cannot start here.
     """
     rows = list(session.rest.every("images/"))
     session.output.rows(
@@ -34,4 +34,8 @@ def images(session: CliSession) -> int:
         "No image is offered, and no training of yours has run yet.",
         lambda row: one_line(row.get("image", "")),
     )
+    if not session.output.is_data:
+        for row in rows:
+            if row.get("problem"):
+                session.terminal.warn(row["problem"])
     return OK

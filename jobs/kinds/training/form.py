@@ -5,7 +5,7 @@ Its groups show every field of `TrainingSerializer` that has a widget there.
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -47,6 +47,7 @@ from jobs.kinds.training.inputs import (
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Bundle, Template, Workload
+from jobs.node_images import read_lacks
 from jobs.pod.protocol import placeholders
 from jobs.rules.topologies import (
     OPTIONS,
@@ -56,7 +57,7 @@ from jobs.rules.topologies import (
     Role,
     Topology,
 )
-from portal.catalog import get_catalog
+from portal.catalog import Image, get_catalog
 from portal.errors import FieldError, Refused
 from portal.pools import DEFAULT, offered
 from portal.web.fields import Duration
@@ -129,7 +130,7 @@ class TrainingForm(SecretsForm):
         """Blank, or a ready example."""
         images = get_catalog().images.offered
         shown = {
-            "image": images[0].reference if images else "",
+            "image": _first_image(images),
             "addresses": get_catalog().addresses,
         }
         example = find_example(query.get("example", ""))
@@ -382,6 +383,13 @@ class TrainingForm(SecretsForm):
     def _lacks_unit(self, name: str) -> bool:
         is_number = re.fullmatch(r"[-\d.]+", self.values[name])
         return isinstance(self.fields[name], Duration) and is_number is not None
+
+
+def _first_image(offered: Sequence[Image]) -> str:
+    """The first that can start here, if there is one; "": none is offered."""
+    images = [image.reference for image in offered]
+    lacks = read_lacks(images)
+    return next((image for image in images if image not in lacks), next(iter(images), ""))
 
 
 def _pool_choices(tenant: Tenant) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from django.db.models import Max
 
 from jobs.kinds.training.spec import KEY
 from jobs.models import Workload
+from jobs.node_images import read_lacks
 from portal.catalog import Images
 from portal.web.fields import ImageReference
 from tenants.models import Tenant
@@ -22,12 +23,14 @@ class KnownImage:
     Attributes:
         title: what the admin calls it; "": it is not offered.
         ran_at: when a training of the namespace last began with it, so that it could be pulled; None: none did.
+        problem: why it cannot start here, or that it could not be pulled of late; "": nothing is known.
     """
 
     image: str
     title: str
     summary: str
     ran_at: datetime | None
+    problem: str = ""
 
     @property
     def is_offered(self) -> bool:
@@ -52,4 +55,6 @@ class TrainingImage(ImageReference):
 
     def names(self) -> Iterable[str]:
         tenant: Any = self.context.get("tenant")
-        return [one.image for one in known_images(self.offered, tenant)]
+        images = [one.image for one in known_images(self.offered, tenant)]
+        lacks = read_lacks(images)
+        return [image for image in images if image not in lacks]

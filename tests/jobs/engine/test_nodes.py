@@ -147,6 +147,30 @@ async def test_a_look_after_the_first_is_at_what_changed(
     assert kept.about["gpu_models"] == "0: H100"
 
 
+@pytest.mark.parametrize(
+    ("annotation", "kept"),
+    [
+        ('{"docker.io/lab/x:1":"needs y","docker.io/lab/z:1":""}', {"docker.io/lab/x:1": "needs y", "docker.io/lab/z:1": ""}),
+        ("{}", {}),
+        ("", None),
+        ('{"docker.io/lab/x:1":1}', None),
+        ("{", None),
+    ],
+)  # fmt: skip
+async def test_what_a_node_says_of_its_images_is_kept(
+    api: FakeApi,  # noqa: F811
+    seen: ClusterCache,
+    annotation: str,
+    kept: dict[str, str] | None,
+) -> None:
+    told = node()
+    told["metadata"] = {"name": "n9", "annotations": {"homeport.dev/images": annotation}}
+    api.put(told)
+    await until(lambda: len(seen.nodes) == 2)
+    assert nodes.look(seen)["n9"].images == kept
+    assert nodes.look(seen)["n1"].images is None
+
+
 @pytest.mark.django_db(transaction=True)
 async def test_what_could_not_be_written_is_written_later(seen: ClusterCache) -> None:
     class Broken(Commits):

@@ -115,6 +115,11 @@ class Images:
         definition = self._definition(reference)
         return "" if definition is None else lacks(definition)
 
+    def all_lacks(self) -> dict[str, str]:
+        """Return what this machine lacks for each image that it knows, by full references; "": nothing."""
+        self._read_definitions()
+        return {full: lacks(one) for full, one in sorted(self._definitions.items())}
+
     async def ensure(self, reference: str, on_progress: Say) -> ImageEnv:
         """Return the image, installing it first where it is not present.
 

@@ -133,7 +133,9 @@ async def _run_parts(
     agent = Agent(context)
     access = options.certificates or TokenAccess(read_token(options.token_file))
     log_server = LogServer(access, agent.find_log)
-    registration = Registration(clients.node, offer, log_port=await log_server.start())
+    registration = Registration(
+        clients.node, offer, log_port=await log_server.start(), lacks=images.all_lacks
+    )
     provisioner = Provisioner(
         clients.services,
         services_recorder,

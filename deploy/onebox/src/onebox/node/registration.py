@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import aiohttp
@@ -34,12 +35,24 @@ LEASE_NAMESPACE = "kube-node-lease"
 class Registration:
     """Registers the node, then keeps lease and status fresh until cancelled.
 
+    Args:
+        lacks: tells what the machine lacks for each image that it knows, by full references; "": nothing.
+
     Attributes:
         registered: set when the API knows the node as ready for the first time.
     """
 
-    def __init__(self, client: Client, offer: Offer, *, log_port: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        offer: Offer,
+        *,
+        log_port: int,
+        lacks: Callable[[], Mapping[str, str]],
+    ) -> None:
         self._client = client
+        self._lacks = lacks
+        self._told_images = ""
         self._offer = offer
         self._log_port = log_port
         self._uid = ""
@@ -94,6 +107,7 @@ class Registration:
             beats += 1
             try:
                 await self._renew_lease()
+                await self._tell_images()
                 if beats % round(STATUS_S / RENEW_S) == 0 or not self._is_told:
                     await self.send_status(is_ready=True)
                     self._is_told = True
@@ -127,11 +141,22 @@ class Registration:
             condition["lastTransitionTime"] = kept or format_time(now)
         await self._client.patch(f"{self._path}/status", {"status": status}, kind="strategic")
 
+    async def _tell_images(self) -> None:
+        """Say which images can be had here and what others lack, where that has changed."""
+        told = self._images_text()
+        if told != self._told_images:
+            await self._client.patch(self._path, {"metadata": {"annotations": {_IMAGES: told}}})
+            self._told_images = told
+
+    def _images_text(self) -> str:
+        return json.dumps(self._lacks(), separators=(",", ":"))
+
     async def _ensure_node(self) -> None:
+        told = self._images_text()
         meta = {
             "name": self._offer.name,
             "labels": labels(self._offer),
-            "annotations": _annotations(self._offer),
+            "annotations": {**_annotations(self._offer), _IMAGES: told},
         }
         body = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {}}
         try:
@@ -140,7 +165,7 @@ class Registration:
             if error.code != 409:
                 raise
             node = await self._client.patch(self._path, {"metadata": _replacing(meta)})
-        self._uid = node["metadata"]["uid"]
+        self._uid, self._told_images = node["metadata"]["uid"], told
 
     async def _renew_lease(self) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -175,6 +200,8 @@ class Registration:
 
 
 _OUR_LABELS = ("homeport.dev/simulated-gpu",)
+# {full reference: what the machine lacks for it, after its name in a sentence; "": nothing}
+_IMAGES = "homeport.dev/images"
 _OUR_ANNOTATIONS = ("homeport.dev/gpu-note", "homeport.dev/gpu-models")
 
 

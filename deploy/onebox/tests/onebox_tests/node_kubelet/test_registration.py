@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Awaitable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import web
 
+from onebox.node import registration
 from onebox.node.client import KubeconfigError, load_kubeconfig, resource_path
 from onebox.node.gpus import Gpu, Inventory
 from onebox.node.nodestatus import Offer, default_cpu_cores, labels, node_status
 from onebox.node.options import parse_options
 from onebox.node.spec import Limits
+from onebox_tests.node_kubelet.conftest import StartApi
+from onebox_tests.node_kubelet.fakeapi import Request, ok, stream
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -77,6 +85,34 @@ def test_paths_are_those_of_kubernetes():
     leases = resource_path("coordination.k8s.io/v1", "leases", "kube-node-lease", "n")
     assert leases == "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n"
     assert resource_path("v1", "nodes", name="n") == "/api/v1/nodes/n"
+
+
+async def test_the_node_says_what_its_images_lack_and_again_when_that_changes(
+    start_api: StartApi, monkeypatch: pytest.MonkeyPatch
+):
+    def answer(request: Request) -> web.StreamResponse | Awaitable[web.StreamResponse]:
+        if "watch" in request.query:
+            return stream(request, hold=True)
+        return ok({"metadata": {"uid": "u", "resourceVersion": "1"}, "items": [{}]})
+
+    def told() -> list[Any]:
+        kept = [one.body["metadata"] for one in api.seen if "metadata" in (one.body or {})]
+        texts = [meta.get("annotations", {}).get("homeport.dev/images") for meta in kept]
+        return [json.loads(text) for text in texts if text]
+
+    monkeypatch.setattr(registration, "RENEW_S", 0.02)
+    api, lacks = await start_api(answer), {"docker.io/lab/x:1": "needs a"}
+    node = registration.Registration(api.client, offer(), log_port=1, lacks=lambda: lacks)
+    await node.register()
+    running = asyncio.create_task(node.run())
+    leases = len(api.seen)
+    await api.wait_for(lambda: len(api.seen) > leases + 5)
+    assert told() == [{"docker.io/lab/x:1": "needs a"}]
+    lacks["docker.io/lab/x:1"] = ""
+    await api.wait_for(lambda: len(told()) == 2)
+    assert told()[1] == lacks
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.parametrize(

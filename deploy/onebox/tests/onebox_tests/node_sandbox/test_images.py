@@ -370,7 +370,9 @@ async def test_what_was_removed_after_the_pull_is_missed_at_the_next_start(
     assert (await pull(images, policy)).image_id == image.image_id
     needed.rmdir()
     await assert_lacking(images, policy, words)
+    assert words in images.all_lacks()["docker.io/test/hello:1"]
     needed.mkdir()  # installed again, it works without a restart
+    assert images.all_lacks()["docker.io/test/hello:1"] == ""
     assert (await pull(images, policy)).image_id == image.image_id
 
 
