@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from jobs.models import Workload
+from jobs.rules.admission import Fit
 from jobs.rules.reasons import AFTER_THE_END, ROWS
 from tenants import policy
 from tenants.models import Tenant
@@ -70,6 +71,12 @@ class NextSteps:
         if is_for_admins and policy.may(self._reader, "administer"):
             return _FOR_ADMINS.get(code) or _OF_ALL[step]
         return step
+
+    def before_submit(self, answer: Fit, tenant: Tenant) -> str:
+        """Of what never fits; empty: there is nothing to do."""
+        if answer.code == "over_quota" and self._may_change_quota(tenant.pk):
+            return "Request less, or give the namespace more quota."
+        return answer.next_step
 
     def _may_change_quota(self, tenant_id: UUID) -> bool:
         return policy.may(self._reader, "administer") or tenant_id in self._led

@@ -18,6 +18,7 @@ from portal.pools import DEFAULT
 
 # Of a quota: what can be a part of the cluster by weight; the others are always fixed.
 BY_WEIGHT = frozenset({"gpu", "cpu", "memory"})
+_LESS_OR_MORE_QUOTA = "Request less, or ask your lead for more quota."
 _FIELDS = {"cpu": "cpu", "memory": "memory", "gpu": "gpu", "pods": "count", "nodeports": "count"}
 
 
@@ -30,6 +31,7 @@ class Fit:
         code: stable word for the reason, empty when it fits now.
         text: sentences for people.
         field: which field of the submit body a `never` is about.
+        next_step: what a researcher does before it is submitted; empty: nothing is known, or the text says it.
         free, whole: of the nodes that the text is about; None: it is about something else.
     """
 
@@ -37,6 +39,7 @@ class Fit:
     code: str = ""
     text: str = ""
     field: str = ""
+    next_step: str = ""
     free: Amount | None = dataclasses.field(default=None, compare=False)
     whole: Amount | None = dataclasses.field(default=None, compare=False)
 
@@ -246,8 +249,8 @@ def _over_quota(requests: Sequence[ReplicaRequest], hard: Amount | None) -> Fit 
         f"needs {amount_text(r, total.get(r))}, the whole quota is {_bare(r, hard.get(r))}"
         for r in lacking
     )
-    text = f"This can never start: {words}. Request less, or ask your lead for more quota."
-    return Fit("never", "over_quota", text, _field_of(requests, lacking[0]))
+    text = f"This can never start: {words}."
+    return Fit("never", "over_quota", text, _field_of(requests, lacking[0]), _LESS_OR_MORE_QUOTA)
 
 
 def _field_of(requests: Sequence[ReplicaRequest], resource: str) -> str:
@@ -275,9 +278,10 @@ def _over_cluster(requests: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit 
         )
         words = words or f"needs {_all_text(request.each)}, which no single node{nodes.of} has"
         who, less = ("it", "") if _is_alone(requests) else (f"each {request.role}", " per replica")
-        text = f"This can never start: {who} {words}. Request less{less}."
+        text = f"This can never start: {who} {words}."
         field = f"replicas.{request.role}" + (f".{_FIELDS[lacking[0]]}" if lacking else "")
-        return Fit("never", "over_node", text, field, nodes.free, nodes.whole)
+        step = f"Request less{less}."
+        return Fit("never", "over_node", text, field, step, nodes.free, nodes.whole)
     if _have_nodes_of_their_own(requests, nodes.kinds):
         return None
     empty = [replace(kind, name=str(n)) for kind, count in nodes.kinds for n in range(count)]
@@ -292,7 +296,7 @@ def _over_cluster(requests: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit 
     words = words or "its replicas do not fit on the nodes even when these are empty"
     field = _field_of(requests, lacking[0]) if lacking else "replicas"
     text = f"This can never start: {words}."
-    return Fit("never", "over_cluster", text, field, nodes.free, nodes.whole)
+    return Fit("never", "over_cluster", text, field, "", nodes.free, nodes.whole)
 
 
 def _have_nodes_of_their_own(
@@ -360,7 +364,7 @@ def _placement(requests: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit:
             f"Waiting for a node: all{nodes.of} are cordoned, not ready, reserved, or lack the label of "
             "NODE_SELECTOR"
         )
-        return Fit("later", "nodes_closed", words, "", nodes.free, nodes.whole)
+        return Fit("later", "nodes_closed", words, "", "", nodes.free, nodes.whole)
     words = "; ".join(
         needs_text(r, total.get(r), nodes.free.get(r), nodes.whole.get(r)) for r in lacking
     )
@@ -379,7 +383,7 @@ def _placement(requests: Sequence[ReplicaRequest], nodes: KnownNodes) -> Fit:
     if nodes.closed_count:
         words += f"; {nodes.closed_count} of {len(nodes.all)} nodes{nodes.of} take no pods"
     text = f"Waiting for free nodes: {words}"
-    return Fit("later", "nodes", text, "", nodes.free, nodes.whole)
+    return Fit("later", "nodes", text, "", "", nodes.free, nodes.whole)
 
 
 def pack(

@@ -37,7 +37,7 @@ def _fit_of(by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec) ->
         Refused: it could never start.
     """
     policy.require(by, "submit", tenant)
-    found = fit(kind, spec, tenant)
+    found = fit(kind, spec, tenant, by)
     if found.kind == "never":
         raise Refused([FieldError(found.field, "never_fits", found.text)])
     return found

@@ -317,7 +317,7 @@ class ArchivedViewSet(WorkloadViewSet):
     def preview(self, request: Request) -> Response:
         tenant = Tenant.objects.own_of(self.user)
         spec = self.read(tenant)
-        found = fit(self.kind, spec, tenant)
+        found = fit(self.kind, spec, tenant, self.user)
         manifests = to_yaml(preview_documents(self.kind, spec, tenant))
         answer = {"fit": {"kind": found.kind, "text": found.text}, "manifests": manifests}
         return Response({**answer, "hints": self.kind.hints(spec)})

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from jobs.kinds.base import WorkloadKind
+from jobs.kinds.next_steps import NextSteps
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Node, Workload
 from jobs.rules import reasons
@@ -28,7 +29,7 @@ from jobs.scheduling.models import NodeHold
 from portal.catalog import get_catalog
 from portal.pools import DEFAULT
 from tenants.borrowing import may_borrow
-from tenants.models import Tenant
+from tenants.models import Tenant, User
 
 
 def amount(counted: dict[str, int]) -> Amount:
@@ -68,8 +69,18 @@ def node_capacities() -> tuple[NodeCapacity, ...]:
     )
 
 
-def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
-    """The answer for one request of this tenant; its `field` is one of the kind's body."""
+def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant, reader: User) -> Fit:
+    """The answer for one request of this tenant; its `field` is one of the kind's body.
+
+    Args:
+        reader: who is told; the text ends with the next step in words for them.
+    """
+    answer = _fit(kind, spec, tenant)
+    step = NextSteps(reader).before_submit(answer, tenant)
+    return replace(answer, text=f"{answer.text} {step}".strip(), next_step="")
+
+
+def _fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
     requests = kind.requests(columns_of(spec)["replicas"])
     hard, left = quota_left(tenant)
     if hard is None:

@@ -201,7 +201,7 @@ def workload_fit(request: PageRequest, kind: str) -> HttpResponseBase:
     one = KINDS[kind]
     form = one.form.of_post(request.POST)
     spec = form.read_early(_reader(request, kind, tenant))
-    found = fit(one, spec, tenant) if spec else None
+    found = fit(one, spec, tenant, request.user) if spec else None
     of_nodes = node_lines(found) if found else []
     lines = of_nodes or usage_lines(tenant)
     likes = _visible(request, kind).filter(pk__in=ids_of(request.POST.getlist("like")))

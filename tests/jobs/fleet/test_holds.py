@@ -216,10 +216,10 @@ def test_the_form_counts_with_holds() -> None:
     kind, at = KINDS["job"], timezone.now().replace(microsecond=0) + 2 * HOUR
     NodeHold.objects.create(node="gpu-01", from_at=at, held_by="root")
     endless, brief = (spec_of(new_job(bob, **more), TrainingSpec) for more in ({}, LIMITED))
-    told = fit(kind, endless, bob)
+    told = fit(kind, endless, bob, bob.owner)
     text = f"Waiting for a node: node gpu-01 is held from {at:%H:%M UTC on %d %B} until an admin releases it"
     assert (told.kind, told.text) == ("later", text)
-    assert fit(kind, brief, bob).kind == "now"
+    assert fit(kind, brief, bob, bob.owner).kind == "now"
 
 
 def test_only_admins_hold(alice: Tenant) -> None:

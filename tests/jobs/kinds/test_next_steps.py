@@ -1,5 +1,6 @@
 """No next step sends people to themselves: neither a lead to the lead, nor an admin to the admin."""
 
+import json
 import re
 
 import pytest
@@ -9,7 +10,8 @@ from jobs.models import Workload
 from jobs.rules import patterns, waits
 from jobs.rules.reasons import ROWS
 from tenants.models import Team
-from tests.factories import make_job, make_tenant, make_user
+from tests.browsing import client_of, page_of, tenant_with_a_node
+from tests.factories import make_job, make_tenant, make_user, submit_body
 
 pytestmark = pytest.mark.django_db
 
@@ -31,6 +33,34 @@ def test_whom_a_researcher_asks_reads_what_to_do(row: Workload, code: str) -> No
     of_admin = NextSteps(root).of(row)
     assert of_admin
     assert not re.search(r"\b(lead|admin)\b", of_admin)
+
+
+def test_who_asks_for_too_much_reads_what_they_can_do_themselves() -> None:
+    """By form, preview and refusal; a lead has a namespace of the team's own."""
+    team = Team.objects.create(name="vision")
+    tenant_with_a_node("alice", team=team)
+    team.leads.add(make_tenant("lee", team=team).owner)
+    typed = {
+        "name": "a",
+        "source_kind": "none",
+        "command": "x",
+        "image": "python:3.11-slim",
+        "topology": "single",
+        "replicas.worker.cpu": "32",
+    }
+    body = submit_body(replicas={"worker": {"cpu": "32"}})
+    for name, step in [
+        ("alice", "Request less, or ask your lead for more quota."),
+        ("lee", "Request less, or give the namespace more quota."),
+    ]:
+        client = client_of(name)
+        panel = page_of(client.post("/trainings/new/fit/", typed)).text
+        given = {"data": json.dumps(body), "content_type": "application/json"}
+        preview = client.post("/api/v1/jobs/preview/", **given).json()["fit"]
+        [refused] = client.post("/api/v1/jobs/", **given).json()["errors"]
+        for told in (panel, preview["text"], refused["text"]):
+            assert re.search(r"the whole quota is [\d.]+\. " + re.escape(step), told)
+            assert ("ask your lead" in told) == (name == "alice")
 
 
 def test_what_has_facts_in_it_or_is_of_another_version_stays(row: Workload) -> None:

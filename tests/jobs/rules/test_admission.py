@@ -52,8 +52,8 @@ def later(code: str, text: str) -> Fit:
     return Fit("later", code, LATER + text)
 
 
-def never(code: str, text: str, field: str) -> Fit:
-    return Fit("never", code, NEVER + text, field)
+def never(code: str, text: str, field: str, step: str = "") -> Fit:
+    return Fit("never", code, NEVER + text, field, step)
 
 
 # A table: what is asked for, the quota, what is left of it, the nodes, and the answer.
@@ -66,14 +66,14 @@ FITS = {
         Amount(500, GI, -1, 0), [node(gpu=4)], later("quota", ALL_LACK)),
     "over quota of what is not wanted": ([request()], HARD, HARD - Amount(gpu=5), [node()], READY),
     "larger than every node": ([request(gpu=2)], HARD, HARD, SMALL_GPUS, never("over_node",
-        "it needs 2 GPUs, the largest node has 1. Request less.", "replicas.worker.gpu")),
+        "it needs 2 GPUs, the largest node has 1.", "replicas.worker.gpu", "Request less.")),
     "each larger than every node": ([request(2, gpu=2)], WIDE, WIDE, SMALL_GPUS, never("over_node",
-        "each worker needs 2 GPUs, the largest node has 1. Request less per replica.",
-        "replicas.worker.gpu")),
+        "each worker needs 2 GPUs, the largest node has 1.",
+        "replicas.worker.gpu", "Request less per replica.")),
     "on no node together": ([request(cpu=6000, gpu=1)], HARD, HARD,
         [node(), node("b", cpu=4000, gpu=4)], never("over_node",
-        "it needs 1 GPU and 6 CPU and 1Gi memory, which no single node has. Request less.",
-        "replicas.worker")),
+        "it needs 1 GPU and 6 CPU and 1Gi memory, which no single node has.",
+        "replicas.worker", "Request less.")),
     "more than all nodes": ([request(2, gpu=1)], HARD, HARD, [node(gpu=1)], never("over_cluster",
         "needs 2 GPUs, all nodes in total have 1.", "replicas.worker.gpu")),
     "nodes are down": ([request()], HARD, HARD, [node(is_open=False)],
@@ -93,16 +93,16 @@ FITS = {
     "no NodePort is left": ([PORT], ONE_PORT, HARD, [node()],
         later("quota", "quota: needs 1 notebook or TensorBoard, 0 of 1 free")),
     "no NodePort at all": ([PORT], HARD, HARD, [node()], never("over_quota",
-        "needs 1 notebook or TensorBoard, the whole quota is 0. Request less, or ask your lead for more quota.",
-        "replicas.notebook.count")),
+        "needs 1 notebook or TensorBoard, the whole quota is 0.",
+        "replicas.notebook.count", "Request less, or ask your lead for more quota.")),
     "GPUs in pairs": ([request(2, gpu=2)], WIDE, WIDE, PAIRS, READY),
     "a pair and two": ([request(gpu=2), request(2, gpu=1, role="ps")], WIDE, WIDE, PAIRS, READY),
     "GPUs are packed whole": ([request(3, gpu=1), request(gpu=2, role="ps")], WIDE, WIDE, PAIRS,
         never("over_cluster", "needs 5 GPUs, all nodes in total have 4.", "replicas.worker.gpu")),
     "a node for GPUs takes a GPU": ([request(gpu=1)], HARD, HARD, [KEPT], READY),
     "a node for GPUs takes nothing else": ([request()], HARD, HARD, [KEPT], never("over_node",
-        "it needs 1 CPU and 1Gi memory, which no single node has. Request less.",
-        "replicas.worker")),
+        "it needs 1 CPU and 1Gi memory, which no single node has.",
+        "replicas.worker", "Request less.")),
     "the quota is not counted": ([request()], None, None, [node()],
         later("quota_unknown", "the cluster to count its quota")),
     "no nodes are known": ([request()], HARD, HARD, [],

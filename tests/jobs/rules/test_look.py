@@ -76,8 +76,7 @@ LOOKS = {
         {"big": FREE_NODES.format(1) + PROMISE, "short": "now"}),
     "what can never start holds up nobody": (
         [queued("never", 1, cpu=9), queued("b", 2)], HEADROOM, node(), (),
-        {"never": "This can never start: needs 9 CPU, the whole quota is 8. Request less, or ask your "
-         "lead for more quota.", "b": "now"}),
+        {"never": "This can never start: needs 9 CPU, the whole quota is 8.", "b": "now"}),
     "what sits out its back-off holds up nobody": (
         [queued("a", 1, not_before=NOW + timedelta(seconds=119)), queued("b", 2)], HEADROOM, node(), (),
         {"a": WITHDRAWN, "b": "now"}),
