@@ -8,6 +8,7 @@ import { say } from "./words.js";
 const FLOOD_LINES_PER_S = 10;
 const BUSY_CODE = 1013;
 const WAITING = new Set(["pending", "starting", "restarting", "queued", "suspended"]);
+const FINAL = new Set(["succeeded", "failed", "stopped"]);
 const TOGGLES_KEY = "homeport-log-toggles";
 
 class LogPane {
@@ -87,6 +88,7 @@ class LogPane {
     const waiting = [...this.states].filter(([, { state }]) => WAITING.has(state));
     if (this.hasEnded) this.#say("end", say(this.#isInTurn ? "log_end_in_turn" : "log_end"));
     else if (Number(this.attempt) < this.#latest) this.#say("waiting", say("log_earlier"));
+    else if (FINAL.has(this.states.get("")?.state)) this.#say("waiting", this.#endedText());
     else if (waiting.length) this.#say("waiting", this.#waitingText(waiting));
     else this.#say("live", say(this.lineCount ? "log_live" : "log_quiet"));
     this.#showEmpty();
@@ -104,6 +106,23 @@ class LogPane {
     return this.#lacksTimes && !this.replica && this.replicas.length > 1;
   }
 
+  /** After the outcome, until all lines are here: servers may run on for a while. */
+  #endedText() {
+    const running = [...this.states]
+      .filter(([name, { state }]) => name && state === "running")
+      .map(([name]) => name);
+    if (!running.length) return say("log_ending");
+    const count = running.length - 1;
+    const rest = count ? ` (${say("log_more_waiting", { count })})` : "";
+    return say("log_still_runs", { replica: running[0] }) + rest;
+  }
+
+  /** A reason that the page says above the log, with its next step, is not said again here. */
+  #untold(reason) {
+    const told = document.querySelector(".job-reason strong")?.textContent ?? "";
+    return reason && told.includes(reason) ? "" : reason;
+  }
+
   /**
    * What is waited for: a training in the queue as a whole, later its replicas.
    * @param {[string, {state: string, reason: string}][]} waiting
@@ -112,12 +131,13 @@ class LogPane {
     const job = this.states.get("");
     const replicas = waiting.filter(([name]) => name);
     if (job?.state === "queued" || !replicas.length) {
-      return say("log_waiting_job") + (job?.reason ? `: ${job.reason}` : "");
+      const why = this.#untold(job?.reason);
+      return say("log_waiting_job") + (why ? `: ${why}` : "");
     }
     const [replica, { reason }] = replicas.find(([, state]) => state.reason) ?? replicas[0];
     const count = replicas.length - 1;
     const rest = count ? ` (${say("log_more_waiting", { count })})` : "";
-    const why = reason || job?.reason;
+    const why = this.#untold(reason || job?.reason);
     // A reason that names its replica says it all.
     if (why?.startsWith(replica)) return why + rest;
     return `${say("log_waiting", { replica })}${rest}${why ? `: ${why}` : ""}`;
@@ -242,6 +262,10 @@ class LogPane {
   }
 
   #listen() {
+    document.addEventListener("htmx:afterSettle", (event) => {
+      const isWaiting = this.states.size && this.status.dataset.logState === "waiting";
+      if (isWaiting && !this.pane.contains(event.target)) this.#tell();
+    });
     this.pane.addEventListener("click", (event) => this.#clicked(event.target.closest("button")));
     document.addEventListener("click", (event) => {
       const button = event.target.closest("[data-show-log]");

@@ -211,6 +211,39 @@ def test_a_pane_opened_early_says_what_it_waits_for_and_starts_by_itself(open_lo
     assert page.locator(".log-empty").count() == 0
 
 
+def test_what_runs_on_after_the_outcome_is_not_called_live(open_log: OpenLog) -> None:
+    page, server = open_log("running")
+    server.lines("worker-0", "done")
+    server.send(type="state", replica="ps-0", state="running", reason="")
+    expect(page.locator("[data-log-state=live]")).to_have_text("Live")
+    server.send(type="state", replica="", state="succeeded", reason="", attempt=1)
+    server.send(type="state", replica="worker-0", state="succeeded", reason="")
+    state = page.locator("[data-log-state=waiting]")
+    expect(state).to_have_text("The training has ended; still running: ps-0")
+    server.send(type="state", replica="ps-0", state="stopped", reason="")
+    expect(state).to_have_text("The training has ended; its last lines are on the way")
+    server.send(type="end")
+    expect(page.locator("[data-log-state=end]")).to_have_text("Complete")
+
+
+def test_what_the_page_says_above_the_log_is_not_said_in_it_again(open_log: OpenLog) -> None:
+    page, server = open_log("queued")
+    told = page.locator(".job-reason strong").inner_text()
+    state = page.locator("[data-log-state=waiting]")
+    server.send(type="state", replica="", state="queued", reason=told, attempt=1)
+    expect(state).to_have_text("Waiting for the training")
+    expect(page.locator(".log-empty")).to_have_text("Waiting for the training")
+    server.send(type="state", replica="", state="queued", reason="something else", attempt=1)
+    expect(state).to_have_text("Waiting for the training: something else")
+    server.send(type="state", replica="worker-0", state="starting", reason=told)
+    server.send(type="state", replica="", state="starting", reason=told, attempt=1)
+    expect(state).to_have_text("Waiting for worker-0")
+    # What the page says changes by itself, and so does what the log leaves to it.
+    page.evaluate("document.querySelector('.job-reason strong').textContent = 'Another'")
+    page.evaluate("document.body.dispatchEvent(new Event('htmx:afterSettle', {bubbles: true}))")
+    expect(state).to_have_text(f"Waiting for worker-0: {told}")
+
+
 def test_one_replica_is_asked_for_by_name(open_log: OpenLog) -> None:
     page, server = open_log("running")
     server.lines("worker-0", "of worker-0")

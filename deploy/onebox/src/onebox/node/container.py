@@ -403,12 +403,15 @@ class ContainerRunner:
             Terminated(
                 error.code,
                 error.reason,
-                error.message,
+                self._without_places(error.message),
                 now,
                 now,
                 container_id=self.record.container_id,
             )
         )
+
+    def _without_places(self, message: str) -> str:
+        return self._context.recorder.places.left_out_of(message)
 
     def _config_failed(self, before: Stage, reason: str, message: str) -> None:
         self.tell("Warning", "Failed", f"Error: {message}")
@@ -418,6 +421,6 @@ class ContainerRunner:
 
     def _not_started(self, before: Stage, reason: str, message: str, retry_at_s: float) -> None:
         self._keep_last()
-        self.record.state = Waiting(reason, message)
+        self.record.state = Waiting(reason, self._without_places(message))
         self.record.stage = before
         self.record.retry_at_s = retry_at_s

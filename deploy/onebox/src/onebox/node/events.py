@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 import aiohttp
 
 from onebox.node.client import ApiError, Client, Json, resource_path
+from onebox.node.places import Places
 from onebox.node.record import format_time
 
 log = logging.getLogger(__name__)
@@ -85,9 +86,17 @@ class Recorder:
 
     Args:
         component: who says so.
+        places: folders that are left out of what is said.
     """
 
-    def __init__(self, client: Client, node_name: str, component: str = COMPONENT) -> None:
+    def __init__(
+        self,
+        client: Client,
+        node_name: str,
+        component: str = COMPONENT,
+        places: Places | None = None,
+    ) -> None:
+        self.places = places or Places()
         self._client = client
         self._component = component
         self._node_name = node_name
@@ -98,7 +107,7 @@ class Recorder:
 
     def record(self, reference: Json, type_: str, reason: str, message: str) -> None:
         """Note that something happened to an object; `type_` is Normal or Warning."""
-        message = message[:MESSAGE_CHARS]
+        message = self.places.left_out_of(message)[:MESSAGE_CHARS]
         key = (reference["uid"], type_, reason, message, reference.get("fieldPath", ""))
         now = datetime.now(UTC)
         event = self._known.get(key)

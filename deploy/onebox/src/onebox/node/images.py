@@ -165,7 +165,7 @@ class Images:
         if definition is None:
             raise ImageError("ErrImagePull", self._not_found(reference))
         if missing := lacks(definition):
-            raise ImageError("ErrImagePull", f'"{reference}" {missing}')
+            raise ImageError("ErrImagePull", f"it {missing}")
         return definition
 
     def _not_found(self, reference: str) -> str:

@@ -34,6 +34,7 @@ from onebox.node.nodestatus import (
     resources,
 )
 from onebox.node.options import NodeOptions
+from onebox.node.places import Places
 from onebox.node.provisioner import Provisioner
 from onebox.node.registration import Registration
 from onebox.node.sandbox import Sandbox
@@ -111,8 +112,10 @@ async def _run_parts(
     options: NodeOptions, clients: Clients, machine: tuple[Sandbox, Inventory], stop: Stop
 ) -> None:
     sandbox, inventory = machine
-    recorder = Recorder(clients.node, options.name)
-    services_recorder = Recorder(clients.services, options.name, "onebox")
+    folders = [options.home, options.volumes_folder, *filter(None, [options.images_folder])]
+    places = Places(folders)
+    recorder = Recorder(clients.node, options.name, places=places)
+    services_recorder = Recorder(clients.services, options.name, "onebox", places)
     services = Services(sandbox, forwards=options.forwards, egress=options.egress)
     feed = ServiceFeed(clients.services, services_recorder, services)
     images = Images(options.home, options.images_folder)
