@@ -98,7 +98,7 @@ def test_what_an_admin_has_locked_cannot_be_typed(
     client.post("/notebooks/new/", {"name": "n"})
     assert Workload.objects.get().replicas["notebook"]["gpu_count"] == 1
     body = {"name": "n", "image": "other", "image_other": "lab/jax:1", "gpu": "2"}
-    told = refused(client, "/notebooks/new/", **body).one(id="errors").text
+    told = refused(client, "/notebooks/new/", **body).text
     assert "GPU: Your admin gives each notebook 1 GPU." in told
 
 
@@ -227,7 +227,7 @@ def test_ticked_trainings_are_compared_in_one_tensorboard(alice: Tenant, client:
 @pytest.mark.parametrize("jobs", [[], ["nonsense"], ["0" * 5000]])
 def test_a_tensorboard_of_nothing_comes_back_as_the_form(client: Client, jobs: list[str]) -> None:
     page = refused(client, "/tensorboards/of/", jobs=jobs)
-    assert "was deleted" in page.one(id="errors").text
+    assert "was deleted" in page.text
 
 
 def test_a_tensorboard_that_could_never_start_is_refused_with_the_reason(
@@ -237,7 +237,7 @@ def test_a_tensorboard_that_could_never_start_is_refused_with_the_reason(
     alice.save()
     job = make_job(alice)
     page = refused(client, "/tensorboards/of/", jobs=str(job.pk))
-    assert "can never start" in page.one(id="errors").text
+    assert "can never start" in page.text
     assert page.one("input", value=str(job.pk)).get("checked") is not None
 
 
