@@ -74,7 +74,7 @@ _MISSING: dict[str, Callable[[], tuple[str, str]]] = {
         _("Pods not fully isolated"),
         _("Admit only people who trust each other."),
     ),
-    "homeport.dev/Limits": lambda: (_("CPU and memory limits not enforced"), ""),
+    "homeport.dev/Limits": lambda: (_("Limits of pods not fully enforced"), ""),
 }
 
 

@@ -1,14 +1,15 @@
 """What a pod writes to this machine's disk, and whether that is more than it may.
 
 Rules, their order and their words: localStorageEviction in pkg/kubelet/eviction/eviction_manager.go.
-What a container writes to its own root lies in memory here and is bounded there.
+What a container writes to its own root lies in memory and is bounded there, where pods have namespaces;
+without them it lies on disk, and counts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,10 +39,33 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Used:
-    """Bytes on disk: of volumes by name, of containers (their logs) by name."""
+    """Bytes on disk.
+
+    Attributes:
+        volumes: by name.
+        containers: their logs and own files, by name.
+        memory_bytes: what should lie in memory, on a machine without any to give.
+    """
 
     volumes: Mapping[str, int]
     containers: Mapping[str, int]
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where a pod's files lie.
+
+    Attributes:
+        volumes, logs: the folders of its volumes by name, and of its containers' logs by name.
+        own: (container, folder) of what each run of a container has to itself on disk.
+        memory: of what should lie in memory; None: it does.
+    """
+
+    volumes: Path
+    logs: Path
+    own: Sequence[tuple[str, Path]] = ()
+    memory: Path | None = None
 
 
 def read_bounds(pod: Json) -> Bounds:
@@ -69,15 +93,16 @@ def read_bounds(pod: Json) -> Bounds:
     return Bounds(volumes, limits, of_pod)
 
 
-def used_bytes(bounds: Bounds, volumes: Path, logs: Path) -> Used:
-    """Measure what a pod has on disk; blocking.
-
-    Args:
-        volumes, logs: the folders of the pod's volumes by name, and of its containers' logs by name.
-    """
+def used_bytes(bounds: Bounds, folders: Folders) -> Used:
+    """Measure what a pod has on disk; blocking."""
+    containers = {name: folder_bytes(folders.logs / name) for name in bounds.containers}
+    for name, folder in folders.own:
+        if name in containers:
+            containers[name] += folder_bytes(folder)
     return Used(
-        {name: folder_bytes(volumes / name) for name in bounds.volumes},
-        {name: folder_bytes(logs / name) for name in bounds.containers},
+        {name: folder_bytes(folders.volumes / name) for name in bounds.volumes},
+        containers,
+        0 if folders.memory is None else folder_bytes(folders.memory),
     )
 
 
@@ -112,7 +137,7 @@ def find_excess(bounds: Bounds, used: Used) -> str:
     for name, limit in bounds.volumes.items():
         if limit and used.volumes[name] > memory_bytes(limit):
             return f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit}". '
-    total = sum(used.volumes.values()) + sum(used.containers.values())
+    total = sum(used.volumes.values()) + sum(used.containers.values()) + used.memory_bytes
     if bounds.of_pod_bytes is not None and total > bounds.of_pod_bytes:
         limit = amount_text(bounds.of_pod_bytes)
         return f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "

@@ -131,12 +131,16 @@ class Pod:
 
     Attributes:
         gone: set when no process of the pod is left, whoever ended it.
+        stage: the folder on this machine's disk in which its containers write to their own roots, each in
+            one named by the key of its run, and beside them "memory" where no memory could be had; None:
+            what they write there lies in memory, and its size is bounded.
     """
 
     def __init__(self, spec: PodSpec, ip: str, around: Surroundings) -> None:
         self.spec = spec
         self.ip = ip
         self.gone = asyncio.Event()
+        self.stage: Path | None = None
         self._around = around
         self._runs: dict[int, _Run] = {}
         self._last_key = 0
@@ -183,6 +187,13 @@ class Pod:
         container._started(reply)
         return container
 
+    def own_folders(self) -> list[tuple[str, Path]]:
+        """The folders on disk that runs of containers have to themselves, by the containers' names."""
+        if self.stage is None:
+            return []
+        runs = self._runs.items()
+        return [(run.container.name, self.stage / str(key)) for key, run in runs]
+
     async def remove(self) -> None:
         """Kill every process of the pod and free its address; a second call does nothing."""
         self.kill()
@@ -228,6 +239,7 @@ class Pod:
         """Take an event of the pod's init."""
         fields = message.fields
         if fields["event"] == "ready" and not self._ready.done():
+            self.stage = Path(fields["stage"]) if "stage" in fields else None
             self._ready.set_result(None)
         elif fields["event"] == "broken":
             logger.error("the init of pod %s broke: %s", self.spec.name, fields["error"])
@@ -326,6 +338,10 @@ class Pod:
             run.message_path.unlink()
         if run.group is not None:
             await run.group.remove()
+        if self.stage is not None:
+            # Else one that starts again and again fills the disk with what nobody counts.
+            folder = self.stage / str(key)
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     def _init_ended(self) -> None:
         """Called when the kernel has ended the last process of the pod."""

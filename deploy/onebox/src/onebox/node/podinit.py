@@ -126,7 +126,7 @@ class PodInit:
 
     def serve(self) -> NoReturn:
         """Serve until the channel closes (ChannelClosed)."""
-        send_message(self._channel, {"event": "ready"})
+        send_message(self._channel, {"event": "ready", **self._ready_facts()})
         while True:
             self._watcher.wait(self._pause_ms())
             self._look_at_clock()
@@ -249,6 +249,10 @@ class PodInit:
         send_message(self._channel, {"event": "exited", "key": container.key, **killed, **outcome})
 
     # What depends on namespaces
+
+    def _ready_facts(self) -> Fields:
+        """What the node half has to know of the pod besides that it is ready."""
+        return {}
 
     def _place(self, spec: Fields) -> None:
         """Say where the container's root is made, and make the pod's volumes in memory."""

@@ -25,7 +25,7 @@ from onebox.node.container import ContainerRunner
 from onebox.node.context import NodeContext
 from onebox.node.downward import PodView
 from onebox.node.events import reference_to
-from onebox.node.localdisk import find_excess, read_bounds, used_bytes
+from onebox.node.localdisk import Folders, find_excess, read_bounds, used_bytes
 from onebox.node.podobject import PodObject
 from onebox.node.podspec import pod_owner, pod_spec
 from onebox.node.projection import VolumeError
@@ -260,13 +260,11 @@ class PodWorker:
     async def _watch_disk(self) -> None:
         """End the pod when it has written more to this machine's disk than it may."""
         bounds = read_bounds(self.pod)
-        folder = self._context.pod_folder(self._uid) / "volumes"
-        logs = self._context.log_folder(self.pod)
         pause_s = DISK_PERIOD_S
         while bounds and self._ending is None:
             await asyncio.sleep(pause_s)
             began_s = time.monotonic()
-            used = await asyncio.to_thread(used_bytes, bounds, folder, logs)
+            used = await asyncio.to_thread(used_bytes, bounds, self._folders())
             pause_s = max(DISK_PERIOD_S, (time.monotonic() - began_s) / DISK_SHARE)
             message = find_excess(bounds, used)
             if message and self._ending is None:
@@ -274,6 +272,14 @@ class PodWorker:
                 self._ending = Ending("Evicted", message, phase="Failed")
                 self._tell("Warning", "Evicted", message)
                 self.changed()
+
+    def _folders(self) -> Folders:
+        volumes = self._context.pod_folder(self._uid) / "volumes"
+        logs = self._context.log_folder(self.pod)
+        pod = self.sandbox_pod
+        if pod is None or pod.stage is None:
+            return Folders(volumes, logs)
+        return Folders(volumes, logs, pod.own_folders(), pod.stage / "memory")
 
     # -- sandbox and volumes --------------------------------------------------------------
 

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from onebox.node.localdisk import Bounds, Used, find_excess, folder_bytes, read_bounds
+from onebox.node.localdisk import (
+    Bounds,
+    Folders,
+    Used,
+    find_excess,
+    folder_bytes,
+    read_bounds,
+    used_bytes,
+)
 from onebox_tests.node_kubelet.pods import container, pod
 
 MIB = 1 << 20
@@ -94,3 +102,21 @@ def test_a_folder_is_measured_without_links_and_each_file_once(tmp_path: Path) -
     with (inside / "sparse").open("wb") as file:
         file.truncate(64 * MIB)
     assert MIB <= folder_bytes(inside) - before < MIB + 64 * 1024
+
+
+def test_what_lies_on_disk_without_namespaces_counts_too(tmp_path: Path) -> None:
+    """A container's own files with its log; what should be in memory with the pod."""
+    bounds = Bounds({"workspace": ""}, {"main": "2Mi"}, 2 * MIB)
+    names = ("volumes/workspace", "logs/main", "stage/1/root", "stage/1/tmp", "stage/memory")
+    for name in names:
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "file").write_bytes(b"x" * MIB)
+    volumes, logs, stage = (tmp_path / name for name in ("volumes", "logs", "stage"))
+    apart = used_bytes(bounds, Folders(volumes, logs))
+    assert (apart.containers["main"] // MIB, apart.memory_bytes) == (1, 0)
+    own = [("main", stage / "1"), ("of before", stage / "2")]
+    used = used_bytes(bounds, Folders(volumes, logs, own, stage / "memory"))
+    assert used.containers["main"] // MIB == 3
+    assert used.memory_bytes // MIB == 1
+    alone = Bounds({}, {}, 2 * MIB)
+    assert "total limit of containers 2Mi" in find_excess(alone, Used({}, {}, 2 * MIB + 1))

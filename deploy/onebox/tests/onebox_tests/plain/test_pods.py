@@ -106,6 +106,22 @@ print(open("/data/file").read(), os.access("/data/file", os.W_OK), os.access("/d
     assert text.splitlines() == [*refused, "text False True"]
 
 
+async def test_own_files_lie_where_they_are_counted_and_go_with_their_container(
+    bench: Bench, pod: Pod
+) -> None:
+    container = await bench.start(
+        pod, "/bin/sh", "-c", "echo x > /srv/a; echo x > /tmp/b; sleep 600"
+    )
+    [(name, folder)] = pod.own_folders()
+    assert name == container.name
+    await until(lambda: (folder / "tmp" / "b").exists(), "the files are written")
+    assert (folder / "root" / "srv" / "a").read_text() == "x\n"
+    await container.signal(signal.SIGKILL)
+    await container.wait()
+    await until(lambda: not folder.exists(), "they are removed")
+    assert pod.own_folders() == []
+
+
 async def test_the_machines_own_files_are_not_seen(bench: Bench, pod: Pod) -> None:
     secret = bench.home / "secret"
     secret.write_text("secret")

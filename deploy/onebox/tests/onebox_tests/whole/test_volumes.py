@@ -126,6 +126,8 @@ EXCEEDED = {
     "log": (disk_pod("yes | head -c 3000000", "1Mi"), "total limit of containers 1Mi"),
 }
 
+OWN_FILES = "head -c 700000000 /dev/zero > /var/tmp/x"
+
 
 def test_a_pod_that_writes_more_than_it_may_is_ended_and_no_other(space: Space) -> None:
     made = {**EXCEEDED, "neighbour": (disk_pod(FILL, "1Gi", "1Gi"), "")}
@@ -138,3 +140,26 @@ def test_a_pod_that_writes_more_than_it_may_is_ended_and_no_other(space: Space) 
         assert ended["status"]["reason"] == "Evicted"
         assert words in ended["status"]["message"]
     assert space.kube.get(space.path("pods", "neighbour"))["status"]["phase"] == "Running"
+
+
+def test_a_containers_own_folders_are_bounded_and_no_other_pod_is_ended(space: Space) -> None:
+    """With namespaces by their size, without them as everything else on disk."""
+    isolation = "homeport.dev/Isolation"
+    found = {c["type"]: c for c in space.kube.get("/api/v1/nodes/onebox")["status"]["conditions"]}
+    is_plain = found[isolation]["reason"] == "PlainProcesses"
+    made = {"own": disk_pod(OWN_FILES, "600Mi"), "neighbour": disk_pod(FILL, "1Gi")}
+    for name, spec in made.items():
+        space.kube.create(space.path("pods"), {"metadata": {"name": name}, "spec": spec})
+    if is_plain:
+        ended = space.kube.wait(space.path("pods", "own"), lambda p: _phase(p) == "Failed")
+        assert ended["status"]["reason"] == "Evicted"
+        assert "total limit of containers 600Mi" in ended["status"]["message"]
+    else:
+        space.wait_pod("own", "Running")
+        assert "No space left on device" in space.first_line("own")
+        assert _phase(space.kube.get(space.path("pods", "own"))) == "Running"
+    assert _phase(space.kube.get(space.path("pods", "neighbour"))) == "Running"
+
+
+def _phase(pod: Json) -> str:
+    return str((pod.get("status") or {}).get("phase"))

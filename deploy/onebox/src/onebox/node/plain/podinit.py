@@ -88,6 +88,9 @@ class PlainPodInit(PodInit):
         self._pod_stage = stage
         self._pod_memory = memory
 
+    def _ready_facts(self) -> Fields:
+        return {"stage": self._pod_stage}
+
     def _place(self, spec: Fields) -> None:
         spec["stage"] = f"{self._pod_stage}/{spec['key']}"
         spec["tmpfs_folder"] = self._pod_memory

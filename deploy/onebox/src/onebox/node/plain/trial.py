@@ -44,7 +44,10 @@ _LOST = (
         "They share processes, user and network with all else here: any program reaches their "
         "ports at 127.x.y.z, and a port that another program opened on all addresses is taken."
     ),
-    "Sizes of volumes in memory, of /tmp and of a container's own files are not enforced.",
+    (
+        "Sizes of volumes in memory are not enforced; what a container writes to /tmp and its own folders "
+        "counts as written to this machine's disk."
+    ),
     "Files have their real paths in /proc; programs start and open files more slowly.",
 )
 
