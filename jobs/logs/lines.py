@@ -25,6 +25,9 @@ from jobs.pod.protocol.notices import (
 )
 
 BATCH_BYTES = 128 * 1024  # at most; each costs a frame for each viewer
+_KEPT_BYTES = (
+    MAX_LINE_BYTES - 128
+)  # of a longer one, so that what is said of the rest fits behind it
 _PROGRESS_BYTES = 4 * 1024  # an unfinished line of a progress bar is shown when it is this long
 
 
@@ -117,6 +120,9 @@ class LineReader:
         self._chunks: list[bytes] = []
         self._partial = b""  # the beginning of a line, of which not all has come
         self._cut_bytes: int | None = None  # of a line too long to keep: what was thrown away
+        self._cut_end = (
+            b""  # of what was thrown away: the next piece may end a mark that begins in it
+        )
         self._state = ""  # of the unfinished line, as it was shown
         self._last_time = ""
         self._last = Position(0, 0)
@@ -131,13 +137,16 @@ class LineReader:
     def feed(self, chunk: bytes) -> None:
         """Takes what came; `take` gives it out."""
         if self._cut_bytes is not None:
-            end = chunk.find(b"\n")
-            while end >= 0 and is_unfinished(chunk[: end + 1]):  # it goes on behind it
-                end = chunk.find(b"\n", end + 1)
-            self._cut_bytes += len(chunk) if end < 0 else end
+            known = len(self._cut_end)
+            seen = self._cut_end + chunk
+            end = seen.find(b"\n")
+            while end >= 0 and seen.endswith(UNFINISHED, 0, end):  # it goes on behind it
+                end = seen.find(b"\n", end + 1)
+            self._cut_bytes += (len(seen) if end < 0 else end) - known
             if end < 0:
+                self._cut_end = _end_of(seen)
                 return
-            chunk = self._cut_marker() + chunk[end:]
+            chunk = self._cut_marker() + seen[end:]
             self._cut_bytes = None
         self._chunks.append(chunk)
         self.pending_bytes += len(chunk)
@@ -265,8 +274,14 @@ class LineReader:
         if len(self._partial) >= _PROGRESS_BYTES and (at := content.rstrip(b"\r").rfind(b"\r") + 1):
             self._partial = time + b" " + content[at:] + end  # what is written over is not needed
         elif len(self._partial) > MAX_LINE_BYTES:
-            self._cut_bytes = len(self._partial) - MAX_LINE_BYTES
-            self._partial = self._partial[:MAX_LINE_BYTES]
+            self._cut_bytes = len(self._partial) - _KEPT_BYTES
+            self._cut_end = _end_of(self._partial)
+            self._partial = self._partial[:_KEPT_BYTES]
+
+
+def _end_of(data: bytes) -> bytes:
+    """The last bytes of its last line, as many as a mark has."""
+    return data[data.rfind(b"\n") + 1 :][-len(UNFINISHED) :]
 
 
 def _following(position: Position, time: str, following_time: str) -> Position:

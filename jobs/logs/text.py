@@ -320,9 +320,12 @@ async def _live(
                 goes_on = is_unfinished(lines)
                 yield lines.removesuffix(UNFINISHED + b"\n")
             if len(rest) > _LINE_BYTES:
-                yield rest.partition(b" ")[2] if goes_on else rest
+                # A mark that has begun is waited for, and a line that is open is no longer stamped.
+                kept = rest.find(UNFINISHED[:1], len(rest) - len(UNFINISHED))
+                known = rest if kept < 0 else rest[:kept]
+                yield known.partition(b" ")[2] if goes_on else known
                 goes_on = False
-                rest, is_open = b"", True
+                rest, is_open = rest[len(known) :], True
             elif newline:
                 is_open = False
     if goes_on:

@@ -1,11 +1,16 @@
 """A line that has no end yet: a progress bar, a prompt, a line in two halves. It is seen as far as it has come."""
 
+import json
+import random
+import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.logs import text
 from jobs.logs.lines import LineReader
+from jobs.logs.rows import MAX_LINE_BYTES
 from jobs.pod.protocol.notices import UNFINISHED
 from tests.jobs.logs.fakes import stamp
 from tests.jobs.logs.served import World, a_job, frame, lines
@@ -110,3 +115,108 @@ async def test_as_text_it_is_the_bytes_of_the_program(world: World, piece_bytes:
     )
     found = text.job_text(job, text.LogRequest(None))
     assert b"".join([chunk async for chunk in found]) == b"worker-0 | ab\nworker-0 | cd\n"
+
+
+# What tqdm and Keras write for a short run, each piece as it is flushed.
+BARS = json.loads((Path(__file__).parent / "bars.json").read_text())
+
+
+@pytest.mark.parametrize("bar", BARS)
+def test_of_a_real_bar_each_state_is_seen_and_its_last_one_stays(bar: str) -> None:
+    """Each piece is told, as when a second lies between two."""
+    pieces = BARS[bar]
+    reader = LineReader()
+    states, finished = [], []
+    for number, piece in enumerate(pieces):
+        end = "" if piece.endswith("\n") else UNFINISHED.decode() + "\n"
+        at = stamp(60 * 10**9 + number) + b" "
+        rows = (piece + end).encode().removesuffix(b"\n").split(b"\n")
+        reader.feed(b"".join(at + row + b"\n" for row in rows))
+        for batch in reader.take():
+            rows = [row["text"] for row in json.loads(batch.encoded)]
+            states += rows if batch.is_unfinished else []
+            finished += [] if batch.is_unfinished else rows
+    for batch in reader.finish():
+        finished += [row["text"] for row in json.loads(batch.encoded)]
+    shown = [*states, *finished]
+    assert [any(f"{step}/5" in row for row in shown) for step in range(1, 6)] == [True] * 5
+    assert "5/5" in finished[-1]
+    assert not [row for row in shown if "\r" in row or "\b" in row or "homeport" in row]
+    assert len(finished) <= "".join(pieces).count("\n") + 1
+
+
+@pytest.mark.parametrize("columns", [4_000, 21_000])
+def test_a_wide_bar_is_shown_whole_and_kept_once(columns: int) -> None:
+    """In signs of three bytes, 600 states, a mark behind each tenth."""
+    reader, shown = LineReader(), []
+    for number in range(600):
+        bar = "\u2588" * (columns * number // 600) + "." * (columns - columns * number // 600)
+        piece = f"\r{number:3}/600 {bar}".encode()
+        head = b"" if number % 10 else stamp(60 * 10**9 + number) + b" "
+        reader.feed(head + piece + (UNFINISHED + b"\n" if number % 10 == 9 else b""))
+        for batch in reader.take():
+            assert batch.is_unfinished
+            [row] = json.loads(batch.encoded)
+            shown.append(row["text"])
+        assert len(reader._partial) < MAX_LINE_BYTES * 2
+    reader.feed(stamp(61 * 10**9) + b" \n")
+    [batch] = reader.take()
+    [row] = json.loads(batch.encoded)
+    assert row["text"].startswith("599/600 ")
+    assert len(row["text"]) == columns + len("599/600 ")
+    assert {f"{number:3}/600" for number in range(9, 600, 10)} <= {text[:7] for text in shown}
+
+
+@pytest.mark.parametrize("piece_bytes", [7, 1_000, 64 * 1024])
+def test_a_line_without_end_is_one_line_wherever_it_is_cut(piece_bytes: int) -> None:
+    part = b"x" * 20_000
+    data = of_a_kubelet((part + UNFINISHED + b"\n") * 5 + part + b"\nnext\n")
+    reader, rows = LineReader(), []
+    for at in range(0, len(data), piece_bytes):
+        reader.feed(data[at : at + piece_bytes])
+        rows += _finished(reader)
+    assert [text[:5] for text in rows] == ["xxxxx", "next"]
+    assert rows[0].endswith(" of this line were cut")
+    assert rows[0].count("[homeport]") == 1
+
+
+def _finished(reader: LineReader) -> list[str]:
+    whole = [batch for batch in reader.take() if not batch.is_unfinished]
+    return [row["text"] for batch in whole for row in json.loads(batch.encoded)]
+
+
+def test_a_line_of_100_mb_without_an_end_costs_no_memory() -> None:
+    chunk = random.Random(1).randbytes(32 * 1024).replace(b"\n", b"n").replace(b"\r", b"r")
+    reader = LineReader()
+    shown_bytes = 0
+    tracemalloc.start()
+    try:
+        reader.feed(stamp(60 * 10**9) + b" ")
+        for number in range(100 * 32):
+            end = UNFINISHED + b"\n" + stamp(61 * 10**9 + number) + b" "
+            reader.feed(chunk + (end if number % 100 == 99 else b""))
+            for batch in reader.take():
+                shown_bytes += len(batch.encoded)
+        [row] = [row for batch in reader.finish() for row in json.loads(batch.encoded)]
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(row["text"]) < MAX_LINE_BYTES + 200
+    assert peak_bytes < 4 * 1024**2
+    assert shown_bytes < 1024**2, "no viewer is sent more"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("piece_bytes", [7, 64 * 1024])
+@pytest.mark.parametrize("part_bytes", [20_000, 65_500, 65_490])
+async def test_as_text_a_line_without_end_has_all_its_bytes(
+    world: World, part_bytes: int, piece_bytes: int
+) -> None:
+    job = await a_job(world)
+    log = world.cluster.pods["pod-worker-0"]
+    log.piece_bytes = piece_bytes
+    part = b"x" * part_bytes
+    log.write(of_a_kubelet((part + UNFINISHED + b"\n") * 2 + part + b"\nnext\n"))
+    found = text.job_text(job, text.LogRequest(("worker", 0)))
+    came = b"".join([chunk async for chunk in found])
+    assert (len(came), came[-6:]) == (part_bytes * 3 + 6, b"\nnext\n")
