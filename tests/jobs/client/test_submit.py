@@ -82,6 +82,22 @@ def test_a_file_that_is_no_training_is_refused(tmp_path: Path, text: str) -> Non
         wanted("-f", str(path))
 
 
+@pytest.mark.parametrize(
+    "text", ["# " + "x" * 10 * 2**20, "a: b\n" * 2 * 2**20], ids=["comment", "fields"]
+)
+def test_a_file_of_10_mb_is_refused_before_it_is_parsed(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    monkeypatch.setattr(body, "_yaml", lambda *_: pytest.fail("it is parsed"))
+    with pytest.raises(ClientError, match=r"job\.yaml is too large for a training's description"):
+        wanted("-f", str(path))
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    with pytest.raises(ClientError, match="too large"):
+        wanted("-f", "-")
+
+
 def test_variables_of_a_file_and_of_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
