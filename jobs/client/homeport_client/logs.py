@@ -17,6 +17,7 @@ from .body import duration_s
 from .exits import NOT_FOUND, OK, ClientError, UnreachableError, usage_error
 from .find import find_job
 from .options import Command, job_argument, number_option
+from .output import text_width
 from .sanitize import one_line, sanitize
 from .session import CliSession
 from .terminal import Terminal
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 16 * 1024**2
 _PALETTE = ("cyan", "yellow", "green", "magenta", "blue", "red")
 _PREFIX = re.compile(r"([a-z]{1,12}-\d{1,5}) \| ")
+
+
+def _beginning(text: str, width: int) -> str:
+    """As much of a text as fits so many columns of a terminal."""
+    taken = 0
+    for at, sign in enumerate(text):
+        taken += text_width(sign)
+        if taken > width:
+            return text[:at]
+    return text
 
 
 @dataclass
@@ -62,7 +73,7 @@ class LineWriter:
         if width is None:
             return
         # One line of the terminal at most: it is written over.
-        shown = sanitize(text)[: max(10, width - self._width - 4)]
+        shown = _beginning(sanitize(text).replace("\t", " "), max(10, width - self._width - 4))
         self.terminal.emit(f"\r{self._prefix(replica)}{shown}\x1b[K")
         self._is_open = True
 

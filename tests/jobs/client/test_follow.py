@@ -22,6 +22,7 @@ from websockets.sync.server import ServerConnection, serve
 from homeport_client import follow, watching
 from homeport_client.exits import INTERRUPTED, NOT_FOUND, NOT_SIGNED_IN, UNREACHABLE
 from homeport_client.follow import cursor_file, interrupted_later
+from homeport_client.output import text_width
 from homeport_client.terminal import Terminal
 from tests.jobs.client.world import JOB_ID, Answer, CommandLine, Scripted, job
 
@@ -417,6 +418,32 @@ def test_an_unfinished_line_is_shown_on_a_terminal_until_it_has_ended(
     ran = homeport("--color", "never", "logs", "-f", JOB_ID)
     states = "\r10%\x1b[K\r20%\x1b[K\r\x1b[K" if is_terminal else ""
     assert ran.out == f"{states}100%\n", ran.err
+
+
+@pytest.mark.parametrize("sign", ["#", "\u2501", "\u5b57", "\t", "e\u0301"])
+def test_a_bar_of_4000_columns_takes_one_line_of_the_terminal(
+    homeport: CommandLine, logs: Logs, monkeypatch: pytest.MonkeyPatch, sign: str
+) -> None:
+    """Else each state leaves lines behind that are not written over."""
+
+    def talk(connection: ServerConnection, _cursor: str) -> None:
+        for percent in (10, 20):
+            row = {"t": "", "text": f"{percent}% " + sign * 4_000}
+            frame = {"type": "unfinished", "replica": "worker-0", "lines": [row]}
+            connection.send(json.dumps(frame))
+        lines(connection, "1", "100%")
+        end(connection)
+
+    logs.talk = talk
+    monkeypatch.setattr(Terminal, "is_live", lambda _terminal, _stream: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    ran = homeport("--color", "never", "logs", "-f", JOB_ID)
+    states = ran.out.split("\x1b[K")
+    assert [state[:5] for state in states[:2]] == ["\r10% ", "\r20% "]
+    for state in states[:2]:
+        assert 30 < text_width(state[1:]) < 80
+        assert "\t" not in state
+    assert states[-1] == "100%\n"
 
 
 def test_of_a_progress_bar_the_last_state_is_printed(homeport: CommandLine) -> None:
