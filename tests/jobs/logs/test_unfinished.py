@@ -2,6 +2,7 @@
 
 import json
 import random
+import threading
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from jobs.pod.protocol.notices import UNFINISHED
 from tests.jobs.logs.fakes import stamp
 from tests.jobs.logs.served import World, a_job, frame, lines
 from tests.jobs.pod.pods import FakeDoor, Pod
+from tests.tools.waiting import wait_for
 
 BAR = """
 import sys, time
@@ -220,3 +222,26 @@ async def test_as_text_a_line_without_end_has_all_its_bytes(
     found = text.job_text(job, text.LogRequest(("worker", 0)))
     came = b"".join([chunk async for chunk in found])
     assert (len(came), came[-6:]) == (part_bytes * 3 + 6, b"\nnext\n")
+
+
+def test_a_line_of_100_mb_costs_a_runner_no_memory(tmp_path: Path) -> None:
+    door = FakeDoor()
+    pod = Pod(tmp_path, door)
+    done = tmp_path / "done"
+    pod.python(
+        "import os, pathlib, time\n"
+        "for _ in range(100): os.write(1, b'x' * 2**20)\n"
+        f"pathlib.Path({str(done)!r}).touch(); time.sleep(600)"
+    )
+    process = pod.start()
+    assert process.stdout is not None
+    threading.Thread(target=process.stdout.read, daemon=True).start()
+    try:
+        wait_for("all is written", done.exists, timeout_s=90)
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        peak_kib = int(status.partition("VmHWM:")[2].split()[0])
+        print(f"VmHWM {peak_kib} KiB")
+        assert peak_kib < 100 * 1024
+    finally:
+        pod.close()
+        door.close()
