@@ -1,8 +1,8 @@
-"""Which lanes `.ci/run` leaves out: those of which nothing has changed since they last passed whole.
+"""Which lanes are proven: those of which nothing has changed since they last passed whole, wherever that was.
 
-`lanes.lock` keeps, for each lane with `inputs`, the digest of these as they were then; `make test-all` and `.ci/run` write it. There
-is no earlier commit to compare with: `.ci/run` sees a clone whose main is what was submitted. And so that nobody has to
-believe the file, one lane of these runs whatever it says; which one it is depends on the tree.
+`lanes.lock` keeps, for each lane with `inputs`, the digest of these as they were then; `make test-all` and `.ci/run` write
+it. `.ci/run` runs lanes with inputs last, of these the proven ones at the end: docs/adr/0023-the-time-of-ci.md. There is no
+earlier commit to compare with instead, for it sees a clone whose main is what was submitted.
 """
 
 import hashlib
@@ -17,26 +17,29 @@ LOCK = Path(__file__).with_name("lanes.lock")
 
 
 class NoTreeError(Exception):
-    """The files here are no commit's: git is missing, or something was changed and not committed."""
+    """Git does not say which commit the files here are."""
 
 
 def _git(root: Path, *words: str) -> str:
-    done = subprocess.run(
-        ["git", *words], cwd=root, capture_output=True, text=True, check=False, timeout=60
-    )
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=root, capture_output=True, text=True, check=False, timeout=60
+        )
+    except OSError as error:
+        raise NoTreeError(str(error)) from error
     if done.returncode:
         raise NoTreeError(done.stderr.strip())
     return done.stdout.strip()
 
 
 def digest_of(lane: Lane, root: Path = ROOT) -> str:
-    """Of the lane's inputs in HEAD; a path that is gone is a change.
+    """Of the lane's words and of its inputs in HEAD; a path that is gone is a change.
 
     Raises:
         NoTreeError: git does not say.
     """
     listed = _git(root, "ls-tree", "HEAD", "--", *sorted(lane.inputs))
-    return hashlib.sha256(listed.encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join([*lane.arguments, listed]).encode()).hexdigest()[:16]
 
 
 def read_lock(lock: Path = LOCK) -> dict[str, str]:
@@ -45,31 +48,28 @@ def read_lock(lock: Path = LOCK) -> dict[str, str]:
     return dict(line.split() for line in lines)
 
 
-def left_out(lanes: Sequence[Lane], root: Path = ROOT, lock: Path = LOCK) -> list[tuple[Lane, str]]:
-    """The lanes that need not run now, with their digests; none where git does not say."""
+def proven(lanes: Sequence[Lane], root: Path = ROOT, lock: Path = LOCK) -> set[str]:
+    """The names of these lanes that have passed with what is here; none where git does not say."""
     known = read_lock(lock)
-    candidates = [lane for lane in lanes if lane.inputs]
     try:
-        turn = int(_git(root, "rev-parse", "HEAD^{tree}"), 16) % max(1, len(candidates))
-        digests = [digest_of(lane, root) for lane in candidates]
-    except (NoTreeError, OSError):
-        return []
-    return [
-        (lane, digest)
-        for number, (lane, digest) in enumerate(zip(candidates, digests, strict=True))
-        if known.get(lane.name) == digest and number != turn
-    ]
+        return {
+            lane.name
+            for lane in lanes
+            if lane.inputs and known.get(lane.name) == digest_of(lane, root)
+        }
+    except NoTreeError:
+        return set()
 
 
 def keep(passed: Iterable[Lane], root: Path = ROOT, lock: Path = LOCK) -> None:
     """Writes down that these lanes passed whole, where what they tried is a commit."""
     lanes = [lane for lane in passed if lane.inputs]
     try:
-        changed = _git(root, "status", "--porcelain", "--untracked-files=all")
-        if any(not line.endswith(str(lock.relative_to(root))) for line in changed.splitlines()):
+        changed = _git(root, "status", "--porcelain", "--untracked-files=all").splitlines()
+        if any(not line.endswith(str(lock.relative_to(root))) for line in changed):
             return
         digests = {lane.name: digest_of(lane, root) for lane in lanes}
-    except (NoTreeError, OSError):
+    except NoTreeError:
         return
     if digests:
         kept = sorted({**read_lock(lock), **digests}.items())

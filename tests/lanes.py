@@ -144,8 +144,8 @@ class Lane:
         is_pytest: it takes pytest's words.
         has_results: it writes JUnit files.
         beside: added to its environment, where it is not set there, beside other lanes.
-        inputs: files and folders that decide how it ends. `.ci/run` leaves it out while they are as they were when
-            it last passed (tests/due.py). Without any it always runs.
+        inputs: files and folders that decide how it ends. A lane with inputs comes after those without in `.ci/run`,
+            last if it has passed with the same inputs (tests/due.py), and is left out where there is no time for it.
         prepared_by: a command that builds what it needs, from the first moment on, beside all lanes and giving way to
             them. The lane begins when that has ended well. It is left out, with the reason and without being a failure,
             where that takes too long, or where that or the lane itself ends with `LEFT_OUT`.
@@ -231,7 +231,6 @@ CHOSEN = {
 
 # What decides how the embedded cluster's own tests end, which know nothing of Homeport ...
 ONEBOX_INPUTS = (
-    ".ci/run",
     "deploy/onebox",
     "deploy/testcluster",
     "jobs/engine/network.py",
@@ -241,11 +240,9 @@ ONEBOX_INPUTS = (
     "tests/__init__.py",
     "tests/conftest.py",
     "tests/contract",
-    "tests/lanes.py",
-    "tests/run.py",
     "tests/tools",
 )
-# ... and how a whole installation without a browser does: all of the product but pages, styles and documents.
+# ... how a whole installation without a browser does: all of the product but pages and styles ...
 PRODUCT_INPUTS = (
     *ONEBOX_INPUTS,
     "deploy",
@@ -260,6 +257,24 @@ PRODUCT_INPUTS = (
     "tests/faults",
     "tests/settings.py",
     "tests/upstream",
+)
+# ... and all the others.
+ALL_INPUTS = (
+    *PRODUCT_INPUTS,
+    ".importlinter",
+    "Makefile",
+    "pyproject.toml",
+    "static",
+    "templates",
+    "docs",
+    "tests/builds.py",
+    "tests/due.py",
+    "tests/lanes.py",
+    "tests/measure.py",
+    "tests/mutants.py",
+    "tests/pools.py",
+    "tests/run.py",
+    *(f"tests/{path.parent.name}" for path in sorted(TESTS.glob("*/__init__.py"))),
 )
 
 LANES = (
@@ -316,6 +331,7 @@ LANES = (
         load=1,
         program=(*PYTHON, "tests.nodes.run", "or-left-out", *QUIET),
         prepared_by=(*PYTHON, "tests.nodes.run", "prepare"),
+        inputs=ALL_INPUTS,
     ),
     # Upstream's lane compares with what this one keeps, and asks itself where that is not there.
     Lane(
@@ -391,6 +407,7 @@ LANES = (
         load=1.5,
         needs=(_database_servers,),
         program=WITH_SERVERS,
+        inputs=ALL_INPUTS,
     ),
     Lane(
         "s3",
@@ -401,6 +418,7 @@ LANES = (
         load=0.5,
         needs=(_database_servers, _s3_server),
         program=(*WITH_SERVERS, "--s3"),
+        inputs=ALL_INPUTS,
     ),
     Lane(
         "s3-store",
@@ -410,6 +428,7 @@ LANES = (
         goal_s=120,
         load=0.5,
         needs=(_s3_server,),
+        inputs=ALL_INPUTS,
     ),
     *(
         Lane(
@@ -420,6 +439,7 @@ LANES = (
             goal_s=420,
             load=0.5,
             beside={"WEB_WAIT_S": "300"},
+            inputs=ALL_INPUTS,
         )
         for name, title, is_portal in (
             ("later-portal", "the portal itself", True),
@@ -460,6 +480,7 @@ LANES = (
         (*NO_BROWSER, *_in(*OTHERS)),
         command="test-all",
         goal_s=240,
+        inputs=ALL_INPUTS,
     ),
     Lane(
         "kills",

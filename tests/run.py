@@ -13,7 +13,8 @@ output names each that passed then, and the log of its failure is kept.
 However a run ends, also by SIGKILL or because nobody reads any more what it says, its lanes end, and all that they
 started with them (tests/tools/guard.py).
 
-`ci` ends itself after `ENDS_S`, which is a failure; what did not run is named then.
+`ci` ends itself after `ENDS_S`, which is a failure; what did not run is named then. Lanes with `inputs` come last and end
+earlier, without a failure; they are named as well.
 """
 
 import argparse
@@ -26,7 +27,7 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,6 +44,10 @@ SLOWEST = 30
 TRIED_AGAIN = 3
 TOLD_EVERY_S = 60.0
 ENDS_S = {"ci": 86 * 60.0}
+# Of lanes with inputs: what failed in others is tried again in the time that is left.
+INPUTS_END_S = 74 * 60.0
+_NO_TIME = "there was no time for it, and it has not passed with these files yet"
+_PROVEN = "there was no time for it, and it has passed with the same files before"
 _PERCENT = re.compile(rb"\[\s*(\d+)%\]")
 
 
@@ -150,11 +155,13 @@ class Run:
     Attributes:
         folder: for what is kept of this run.
         outcomes: of the lanes that are over.
-        not_tried: lanes that cannot be had here, with the reason of each.
+        not_tried: lanes that cannot be had here, with the reason of each, or for which there was no time.
         cut_off: names of what had not ended when the time was over.
 
     Args:
         began_s, ends_s: monotonic; nothing runs after the second.
+        proven: where lanes with inputs are left out when there is no time, the names of those that have passed with
+            the same inputs.
     """
 
     def __init__(
@@ -165,6 +172,7 @@ class Run:
         *,
         began_s: float | None = None,
         ends_s: float = math.inf,
+        proven: Collection[str] | None = None,
     ) -> None:
         self.folder = folder
         self.outcomes: list[Outcome] = []
@@ -172,6 +180,7 @@ class Run:
         self.cut_off: list[str] = []
         self._began_s = time.monotonic() if began_s is None else began_s
         self._ends_s = ends_s
+        self._proven = proven
         self._waiting = list(waiting)
         self._builds = {lane.name: Build(lane, folder) for lane in waiting if lane.prepared_by}
         self._running: list[Running] = []
@@ -188,6 +197,8 @@ class Run:
                 self.cut_off += [lane.name for lane in self._waiting]
                 self.stop()
                 return
+            if self._proven is not None and self._spent_s() > INPUTS_END_S:
+                self._end_those_with_inputs(self._proven)
             if children.has_lost_reader():
                 raise BrokenPipeError
             self._begin()
@@ -202,6 +213,27 @@ class Run:
                     if lane.name in self._builds
                 ]
                 say(f"   {', '.join([running.progress() for running in self._running] or built)}")
+
+    def _end_those_with_inputs(self, proven: Collection[str]) -> None:
+        """Those that wait do not begin; what has failed by then has failed."""
+        running = [it for it in self._running if it.lane.inputs]
+        children.stop(*(it.process for it in running))
+        self._running = [it for it in self._running if it not in running]
+        ended = [lane for lane in self._waiting if lane.inputs]
+        for it in running:
+            cases = self._cases(it.name)
+            if any(case.outcome == "failed" for case in cases):
+                took_s = time.monotonic() - it.began_s
+                self.outcomes.append(Outcome(it.lane, 1, took_s, 0, cases))
+                say(it.log.read_text(errors="replace"))
+            else:
+                ended.append(it.lane)
+        for lane in ended:
+            self._leave_out(lane, _PROVEN if lane.name in proven else _NO_TIME)
+
+    def _cases(self, name: str) -> tuple[Case, ...]:
+        files = [*self.folder.glob(f"{name}.xml"), *self.folder.glob(f"{name}.*.xml")]
+        return read_cases(sorted(files))
 
     def try_again(self) -> None:
         """Tries what failed once more, lane by lane, with nothing beside it, if there is time."""
@@ -298,9 +330,8 @@ class Run:
         if code == lanes.LEFT_OUT and name == running.lane.name:
             self._leave_out(running.lane, last_line(running.log))
             return
-        files = [*self.folder.glob(f"{name}.xml"), *self.folder.glob(f"{name}.*.xml")]
-        cases = read_cases(sorted(files))
-        outcome = Outcome(running.lane, code, took_s, used.ru_utime + used.ru_stime, cases)
+        used_s = used.ru_utime + used.ru_stime
+        outcome = Outcome(running.lane, code, took_s, used_s, self._cases(name))
         self.outcomes.append(outcome)
         self._keep_slowest(outcome)
         say(f"== {line_of(outcome)}")
@@ -439,16 +470,15 @@ def main() -> int:
     without = left_out(chosen)
     for reason, missed in without:
         say(f"== left out: {', '.join(lane.name for lane in missed)}, because {reason}")
-    if given.command == "ci" and not given.only:
-        for lane, digest in due.left_out(chosen):
-            why = f"nothing that it tries has changed since it passed ({digest})"
-            say(f"== left out: {lane.name}, because {why}")
-            chosen.remove(lane)
+    proven: set[str] | None = None
+    if given.command == "ci":
+        proven = found = due.proven(chosen)
+        chosen.sort(key=lambda lane: (bool(lane.inputs), lane.name in found))
     folder = new_folder()
     if given.command != "test":
         keep_sizes(folder)
     ends_s = began_s + ENDS_S.get(given.command, math.inf)
-    run = Run(chosen, folder, to_pytest, began_s=began_s, ends_s=ends_s)
+    run = Run(chosen, folder, to_pytest, began_s=began_s, ends_s=ends_s, proven=proven)
     try:
         run.until_all_are_over()
         run.try_again()

@@ -155,28 +155,70 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_lane_whose_inputs_have_not_changed_is_left_out_until_its_turn(repository: Path) -> None:
+def test_a_lane_is_proven_until_its_inputs_or_its_words_change(repository: Path) -> None:
     those = [replace(UNIT, name=name, inputs=(name, "common")) for name in "abc"] + [UNIT]
     lock = repository / "lanes.lock"
 
-    def commit(changed: str, text: object) -> list[str]:
-        (repository / changed).write_text(f"{text}")
+    def commit(changed: str, text: str) -> set[str]:
+        (repository / changed).write_text(text)
         subprocess.run(["git", "add", "-A"], cwd=repository, check=True)
         subprocess.run(["git", "commit", "-qm", "a change"], cwd=repository, check=True)
-        return [lane.name for lane, _ in due.left_out(those, repository, lock)]
+        return due.proven(those, repository, lock)
 
-    assert commit("a/file", 0) == []
-    due.keep(those[:2], repository, lock)  # c has not passed
-    turns = [commit("elsewhere", number) for number in range(12)]
-    assert {"".join(names) for names in turns} == {"ab", "a", "b"}, (
-        "each has its turn, c always runs"
-    )
-    changed = [commit("a/file", number) for number in range(1, 13)]
-    assert {"".join(names) for names in changed} == {"b", ""}
-    assert commit("common", 1) == []
+    assert commit("a/file", "0") == set()
+    due.keep([*those[:2], UNIT], repository, lock)  # c has not passed
+    assert commit("elsewhere", "1") == {"a", "b"}
+    other = [replace(lane, arguments=("other",)) for lane in those]
+    assert due.proven(other, repository, lock) == set()
+    assert commit("a/file", "1") == {"b"}
+    assert commit("a/file", "0") == {"a", "b"}, "as it was when it passed"
+    assert commit("common", "1") == set()
     (repository / "b" / "file").write_text("not committed")
     due.keep(those, repository, lock)
-    assert commit("elsewhere", "again") == [], "what passed was no commit"
+    assert commit("elsewhere", "2") == set(), "what passed was no commit"
+    assert due.proven(those, repository / "nowhere", lock) == set()
+
+
+FAILS_AND_WAITS = """import time
+def test_fails(): assert False
+def test_waits(): time.sleep(600)
+"""
+
+
+def test_a_lane_with_inputs_is_cut_off_without_a_failure_and_not_what_failed_in_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+
+    def spent_s(_run: run.Run) -> float:
+        """The time is over when one test has failed and both lanes wait in their second."""
+        logs = [kept / "waits.log", kept / "fails.log"]
+        texts = [log.read_bytes() if log.exists() else b"" for log in logs]
+        is_over = texts[0].endswith(b".") and texts[1].endswith(b"F")
+        return run.INPUTS_END_S + 1 if is_over else 0
+
+    monkeypatch.setattr(run.Run, "_spent_s", spent_s)
+    waits, fails = tmp_path / "test_waits.py", tmp_path / "test_fails.py"
+    waits.write_text(FAILS_AND_WAITS.replace("False", "True"))
+    fails.write_text(FAILS_AND_WAITS)
+    plain = ("-p", "no:xdist", "-c", "/dev/null", "--rootdir", str(tmp_path))
+    those = [
+        replace(UNIT, name=name, load=load, arguments=(*plain, str(file)), inputs=("docs",))
+        for name, load, file in (("waits", 0.5, waits), ("fails", 0.5, fails), ("last", 99, waits))
+    ]
+    tried = run.Run(those, kept, [], proven={"last"})
+    tried.until_all_are_over()
+    left_out = {lane.name: why for lane, why in tried.not_tried}
+    assert left_out.keys() == {"waits", "last"}
+    assert "has not passed with these files yet" in left_out["waits"]
+    assert "has passed with the same files before" in left_out["last"]
+    assert [(outcome.lane.name, outcome.failed) for outcome in tried.outcomes] == [("fails", 1)]
+    assert not tried.cut_off
+    assert run.summary(tried, [], is_ci=True) == 1
+    assert (
+        "waits was left out, which is not a failure: there was no time" in capsys.readouterr().out
+    )
 
 
 JUNIT = """<testsuites><testsuite>
