@@ -3,7 +3,10 @@
 
 import contextlib
 import os
+import time
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set
+
+CLOCK_BOOTTIME = 7  # linux/time.h; the module has the name from Python 3.7 on
 
 
 class LivingProcess(NamedTuple):
@@ -12,6 +15,7 @@ class LivingProcess(NamedTuple):
     parent: int
     group: int
     session: int
+    began: int  # ticks since the machine's start, as `ticks_now`
 
 
 def living() -> Dict[int, LivingProcess]:
@@ -38,8 +42,24 @@ def _read(pid: int) -> Optional[LivingProcess]:
         OSError: there is none.
     """
     with open(f"/proc/{pid}/stat", "rb") as file:
-        state, *numbers = file.read().rpartition(b")")[2].split()[:4]
-    return None if state in (b"Z", b"X") else LivingProcess(*map(int, numbers))
+        words = file.read().rpartition(b")")[2].split()
+    return None if words[0] in (b"Z", b"X") else LivingProcess(*map(int, [*words[1:4], words[19]]))
+
+
+def ticks_now() -> int:
+    """The clock by which the kernel tells when a process began."""
+    return int(time.clock_gettime(CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+def began_before(ticks: int, processes: Iterable[int]) -> Set[int]:
+    """Those of them that still live."""
+    found = set()
+    for pid in processes:
+        with contextlib.suppress(OSError):  # it has ended
+            one = _read(pid)
+            if one is not None and one.began < ticks:
+                found.add(pid)
+    return found
 
 
 def started_by(process: int) -> List[int]:

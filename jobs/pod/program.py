@@ -9,10 +9,17 @@ import subprocess
 import threading
 import time
 from collections import deque
-from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Set
+from typing import Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Set
 
 from jobs.pod.files import find_own_packages
-from jobs.pod.processes import has_children, living, readers, started_by
+from jobs.pod.processes import (
+    began_before,
+    has_children,
+    living,
+    readers,
+    started_by,
+    ticks_now,
+)
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import UNFINISHED
 from jobs.pod.protocol.placeholders import ReplicaContext, final_environment
@@ -22,7 +29,8 @@ PIPE_BYTES = 1024 * 1024
 FIRST_LINE_BYTES = 256  # BINPRM_BUF_SIZE: execve(2)
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
 OPEN_S = 1.0  # a line without an end is shown as far as it has come
-READERS_S = 1.0  # for what reads the output of others to end behind them; then it is asked
+READERS_S = 1.0  # for what reads the output of another to end behind that one; then it is asked
+READERS_LOOK_S = 0.1  # how often it is looked who still writes
 F_SETPIPE_SZ = 1031  # fcntl.h; the module has the name from Python 3.10 on
 
 
@@ -126,7 +134,8 @@ class Program:
         self.status: Optional[int] = None
         self.ended = threading.Event()
         self._readers: Set[int] = set()  # that have not been asked
-        self._alone_since: Optional[float] = None  # no other than these was found since then
+        self._alone_since: Dict[int, float] = {}  # of these: since when nothing writes to it
+        self._next_look = 0.0
         threading.Thread(target=self._reap, daemon=True, name="reaper").start()
 
     def _reap(self) -> None:
@@ -150,21 +159,53 @@ class Program:
         """Asks all that it has started to end, each once; what reads the output of another ends behind that one.
 
         As the container's first process all others, also those in sessions of their own: who is waited for has to
-        have heard of it. Takes no lock, for a signal handler calls it.
+        have heard of it. Not what they begin to save when they hear of it. Takes no lock, for a signal handler calls it.
         """
-        self._readers = readers(self._started())
-        asked: Set[int] = set()
-        while self._readers:
-            new = set(self._started()) - self._readers - asked
-            if not new:
-                return
-            asked |= new
-            for pid in new:
-                _send(pid, number)
-        if os.getpid() == 1:
+        started = self._started()
+        self._readers = readers(started)
+        if self._readers:
+            self._ask_each(number, started)
+        elif os.getpid() == 1:
             _send(-1, number)
         else:
             self.signal_group(number)
+
+    def _ask_each(self, number: int, started: Iterable[int]) -> None:
+        """Asks all but the readers, also what began between the listing and the first signal."""
+        # What a trap begins is told from what began before by its tick, of 10 ms: the signals go out in a new one.
+        first_tick = ticks_now() + 1
+        while ticks_now() < first_tick:
+            time.sleep(0.001)
+        asked = set(started) - self._readers
+        for pid in asked:
+            _send(pid, number)
+        started = self._started()
+        new = began_before(first_tick, set(started) - self._readers - asked)
+        self._readers |= readers(started) & new
+        for pid in new - self._readers:
+            _send(pid, number)
+
+    def ask_readers(self) -> None:
+        """Asks what reads the output of others, when none of these has been there for a while and it goes on.
+
+        It is for who waits to call this time and again. Each in its turn: of `a | b | c` the last one is not asked while
+        the second one, which was, still saves.
+        """
+        now = time.monotonic()
+        if not self._readers or now < self._next_look:
+            return
+        self._next_look = now + READERS_LOOK_S
+        started = set(self._started())
+        waiting = self._readers & started
+        alone = waiting - readers(started)
+        if not alone and started == waiting:
+            alone = waiting  # each reads from another of them
+        # Since now, not since they were asked: the last writer may have ended this moment, and what it wrote be unread.
+        self._alone_since = {pid: self._alone_since.get(pid, now) for pid in alone}
+        late = {pid for pid, since in self._alone_since.items() if now - since > READERS_S}
+        self._readers = waiting - late
+        for pid in late:
+            _send(pid, signal.SIGTERM)
 
     def _started(self) -> List[int]:
         """What of it is alive; nothing where there is no /proc to find it in."""
@@ -177,21 +218,7 @@ class Program:
 
     def has_rest(self) -> bool:
         """Whether anything that was asked to end may still be at work, when the program itself has ended."""
-        started = self._started()
-        has_rest = has_children() if os.getpid() == 1 else bool(started)
-        if not (self._readers and has_rest):
-            return has_rest
-        now = time.monotonic()
-        if set(started) - self._readers:
-            self._alone_since = None
-        elif self._alone_since is None:
-            # Now, not when they were asked: the last writer may have ended this moment, and what it wrote be unread.
-            self._alone_since = now
-        elif now - self._alone_since > READERS_S:
-            left, self._readers = self._readers.intersection(started), set()
-            for pid in left:
-                _send(pid, signal.SIGTERM)
-        return True
+        return has_children() if os.getpid() == 1 else bool(self._started())
 
     def kill_rest(self) -> None:
         """Ends what the program left behind, as the end of a container's first process does."""

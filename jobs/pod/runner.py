@@ -306,6 +306,7 @@ class Runner:
             self._archive.tick()
             self._live.put(b"", self._may_block)  # after a flood what was held back goes out
             self._end_without_volume(program)
+            program.ask_readers()
             self._kill_when_late(program)
         program.kill_rest()
         # What is in the pipe still belongs to the log. Something that escaped the kill may hold the

@@ -46,6 +46,8 @@ SHAPES = {
     "by a shell in a shell": "bash -c 'set -e; {save}; true'",
     "in the background, waited for": "{save} & wait",
     "behind a pipe": "{save} | cat",
+    "between two pipes": "yes | {save} | cat",
+    "between two pipes, waited for": "trap : TERM; yes | {save} | cat; true",
     "in a session of its own, waited for": "setsid --wait {save}; true",
     "in a session of its own, left alone": "setsid {save} & sleep 60",
     "by a program that starts another": (

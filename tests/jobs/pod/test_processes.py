@@ -4,11 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from jobs.pod.processes import living
+from jobs.pod import program as module
+from jobs.pod.processes import LivingProcess, living
 from jobs.pod.program import Program
 from tests.jobs.pod.pods import wait_until
 from tests.jobs.pod.test_endings import AS_FIRST
@@ -88,8 +90,56 @@ def test_a_reader_has_its_time_from_when_it_is_seen_alone(tmp_path: Path) -> Non
     assert os.read(program.output_fd, 100) == b"ready\n"
     program.ask(signal.SIGTERM)
     wait_until(lambda: sum(one.group == program.pid for one in living().values()) == 1)
+    program.ask_readers()
     assert program.has_rest()
     go.touch()
     with open(program.output_fd, "rb") as output:
         assert output.read().endswith(b"saved\n")
     wait_until(lambda: not program.has_rest())
+
+
+# One that says when it has begun, and whether it was asked to end. What begins it, in front of a pipe.
+SAVER = (
+    "trap 'echo asked; exit' TERM; touch began; for i in $(seq 40); do sleep 0.05; done; echo kept"
+)
+BEGINS = {
+    "by itself, after the listing": (
+        "echo ready; until [ -e listed ]; do sleep 0.02; done; {saver}; true",
+        "asked",
+    ),
+    "by a trap": ("trap '{saver}; exit' TERM; echo ready; sleep 60 & wait", "kept"),
+}
+
+
+@pytest.mark.parametrize("begins", BEGINS)
+def test_what_began_before_the_request_is_asked_and_what_a_trap_begins_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: str
+) -> None:
+    """Beside a reader each is asked by itself; the first listing is old when the first is asked."""
+    words, said = BEGINS[begins]
+    (tmp_path / "saver").write_text(SAVER)
+    monkeypatch.chdir(tmp_path)
+    sent: list[int] = []
+
+    def send(pid: int, number: int) -> None:
+        sent.append(pid)
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+    def list_slowly() -> dict[int, LivingProcess]:
+        if sent and said == "kept":
+            wait_until((tmp_path / "began").exists)
+        found = living()
+        if not sent and said == "asked":
+            (tmp_path / "listed").touch()
+            wait_until((tmp_path / "began").exists)
+        return found
+
+    monkeypatch.setattr(module, "_send", send)
+    monkeypatch.setattr(module, "living", list_slowly)
+    pipe = f"({words.format(saver='sh saver 2>&-')}) | cat"
+    program = Program(["sh", "-c", pipe], dict(os.environ))
+    assert os.read(program.output_fd, 100) == b"ready\n"
+    program.ask(signal.SIGTERM)
+    with open(program.output_fd, "rb") as output:
+        assert output.read() == f"{said}\n".encode()
