@@ -7,7 +7,7 @@ traceback, or the last line that reports an error, are the program's last words.
 """
 
 import re
-from typing import List, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Pattern, Sequence, Set, Tuple
 
 from jobs.pod.protocol import codes
 from jobs.pod.redaction import Redaction
@@ -211,6 +211,19 @@ _KNOWN: List[Tuple[str, int, Pattern[str]]] = [
 ]
 # What is the cause only where nothing else went wrong after it: a shell goes on behind a command that it did not find.
 _OF_LAST_COMMAND = {codes.WINDOWS_LINES, codes.SHELL_COMMAND_MISSING, codes.SCRIPT_MISSING}
+# ... and, behind other lines, where it ended with such an exit code: of shells, and for a script of CPython, dash, perl
+# and Rscript; others have codes of their own.
+_EXIT_CODES: Dict[str, Set[int]] = {
+    codes.SHELL_COMMAND_MISSING: {codes.EXIT_NOT_EXECUTABLE, codes.EXIT_NOT_FOUND},
+    codes.SCRIPT_MISSING: {2, codes.EXIT_NOT_EXECUTABLE, codes.EXIT_NOT_FOUND},
+}
+_EXIT_CODES_OF_OTHERS = {
+    1: re.compile(  # node, ruby, julia, java, lua
+        r"^Error: Cannot find module '/|^ruby: |^ERROR: (?:LoadError: )?SystemError: |"
+        r"^Error: (?:Unable to access jarfile|Could not find or load main class) |^\S*lua\S*: "
+    ),
+    255: re.compile(r"\bexecvp error on file "),  # Hydra
+}
 
 
 # --- what stands around the program's own words ---
@@ -404,7 +417,7 @@ def _of_line(output: LastLines, exit_code: int) -> Optional[Finding]:
         for code, depth, pattern in _KNOWN:
             if distance >= depth or (code in _OF_LAST_COMMAND and distance >= since_exception):
                 continue
-            if pattern.search(line[:2000]):
+            if pattern.search(line[:2000]) and _may_be_cause(code, line, distance, exit_code):
                 is_shells = exit_code == codes.EXIT_NOT_EXECUTABLE and code == codes.NOT_PERMITTED
                 return Finding(codes.COMMAND_NOT_EXECUTABLE if is_shells else code, line)
         if distance:
@@ -412,6 +425,17 @@ def _of_line(output: LastLines, exit_code: int) -> Optional[Finding]:
         if exit_code == codes.EXIT_NOT_FOUND and _NO_SUCH_COMMAND.search(line[:2000]):
             return Finding(codes.SHELL_COMMAND_MISSING, line)
     return None
+
+
+def _may_be_cause(code: str, line: str, distance: int, exit_code: int) -> bool:
+    """Whether what was not found can have ended it: a shell goes on behind that, and says so in its exit code where not."""
+    if code not in _EXIT_CODES:
+        return True
+    if exit_code > codes.SIGNAL_BASE and exit_code not in _EXIT_CODES_OF_OTHERS:
+        return False
+    of_others = _EXIT_CODES_OF_OTHERS.get(exit_code)
+    is_of_others = of_others is not None and of_others.search(line[:2000]) is not None
+    return distance == 0 or exit_code in _EXIT_CODES[code] or is_of_others
 
 
 def _of_notebook(output: LastLines) -> Optional[Finding]:

@@ -451,3 +451,28 @@ def test_other_interpreters_words_are_known(output: str) -> None:
     assert found is not None
     assert found.code == WITHOUT_THEM_HERE[output]
     assert output.startswith(found.detail)
+
+
+MISSED = "run.sh: line 2: nvidia-smi: command not found\n"
+# What a shell went on behind: an output, the exit code, and the cause.
+WENT_ON = [
+    (MISSED + "run.sh: line 3: 41 Killed python train.py\n", 137, "exit_code"),
+    (MISSED + "epoch 1\nLoss is nan\n", 1, "exit_code"),
+    ("bash: /root/.bashrc: No such file or directory\nepoch 1\nLoss is nan\n", 1, "exit_code"),
+    (MISSED + "cleaning up\n", 127, "shell_command_missing"),
+    (MISSED, 1, "shell_command_missing"),
+    (MISSED, 137, "exit_code"),
+    ("bash: start.sh: No such file or directory\nover\n", 127, "script_missing"),
+    ("python: can't open file '/w/x.py': [Errno 2] No such file or directory\nover\n", 2, "script_missing"),
+    ("Error: Cannot find module '/w/x.js'\n" + "    at x\n" * 9, 1, "script_missing"),
+    ("python: can't open file '/w/x.py': [Errno 2] No such file or directory\n[1/1] over\n", 137, "exit_code"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("output", "exit_code", "code"), WENT_ON)
+def test_what_a_shell_did_not_find_is_the_cause_only_at_the_end(
+    output: str, exit_code: int, code: str
+) -> None:
+    """Or where the exit code is that of what was not found."""
+    found = told(output, exit_code)
+    assert (found.code if found else "exit_code") == code
