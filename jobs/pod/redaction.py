@@ -14,6 +14,10 @@ _SECRET_NAME = re.compile(
 )
 # A shorter value is hidden as a word alone: it would be found within others, and gives nothing away there.
 _WORD_CHARS = 6
+# Words that stand in other names, too, TOKENIZERS_PARALLELISM, MAX_TOKENS, NUM_PASSES, while these do less often.
+_SURE_NAME = re.compile(r"PASSW|PASSPHRASE|SECRET|CREDENTIAL|_?KEY", re.IGNORECASE)
+_SWITCH = re.compile(r"true|false|yes|no|on|off|none|null|auto|default", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?[\d_]*\.?[\d_]+(?:e[+-]?\d+)?", re.IGNORECASE)
 _FILE_BYTES = 1024 * 1024  # a Secret of Kubernetes has no more
 
 
@@ -26,7 +30,7 @@ def secret_values(env: Dict[str, str], names: Iterable[str], folder: str) -> Lis
         folder: below it are secrets as files; it need not be there.
     """
     known = set(names)
-    found = [text for name, text in env.items() if name in known or _SECRET_NAME.search(name)]
+    found = [text for name, text in env.items() if name in known or _sounds_secret(name, text)]
     for parent, _folders, files in os.walk(folder):
         for name in files:
             try:
@@ -35,6 +39,17 @@ def secret_values(env: Dict[str, str], names: Iterable[str], folder: str) -> Lis
             except OSError:
                 continue  # the program, of the same user, could not read it either
     return found
+
+
+def _sounds_secret(name: str, text: str) -> bool:
+    """Whether a variable seems to hold a secret that nobody called one; its value is to be hidden everywhere."""
+    value = text.strip()
+    if not _SECRET_NAME.search(name) or _SWITCH.fullmatch(value):
+        return False
+    is_short, is_number = len(value) < _WORD_CHARS, bool(_NUMBER.fullmatch(value))
+    if _SURE_NAME.search(name):
+        return not (is_short and is_number)
+    return not (is_short or is_number)
 
 
 class Redaction:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobs.pod.diagnosis import LINE_CHARS, Finding, diagnose
 from jobs.pod.protocol import codes
-from jobs.pod.redaction import HIDDEN, Redaction
+from jobs.pod.redaction import HIDDEN, Redaction, secret_values
 from jobs.pod.tail import TAIL_BYTES, OutputTail
 from jobs.rules import reasons
 from tests.jobs.pod.pods import Pod
@@ -323,6 +323,31 @@ def test_a_secret_of_several_lines_is_hidden_in_each() -> None:
 
 def test_a_short_secret_is_hidden_as_a_word() -> None:
     assert Redaction(["in"]).hide("wrong pin in line") == f"wrong pin {HIDDEN} line"
+
+
+def test_what_only_a_name_takes_for_a_secret_leaves_words_and_numbers_to_be_read(
+    tmp_path: Path,
+) -> None:
+    """What comes from a secret is hidden whatever it looks like."""
+    (tmp_path / "key").write_text("77\n")
+    env = {
+        "TOKENIZERS_PARALLELISM": "false",
+        "MAX_TOKENS": "512",
+        "TOKEN_LIMIT": "1_000_000",
+        "PASS_RATE": "-1.25e-05",
+        "NUM_PASSES": "1",
+        "PASS_MODE": "in",
+        "HF_TOKEN": "hf_abcdef",
+        "MY_PASSWORD": "s3cret",
+        "DB_PASSWORD": "48151623",
+        "API_KEY": "abc",
+        "USE_PASSWORD": "1",
+        "PIN": "4711",
+        "FLAG": "true",
+        "EPOCHS": "10",
+    }
+    hidden = {"hf_abcdef", "s3cret", "48151623", "abc", "4711", "true", "77\n"}
+    assert set(secret_values(env, ["PIN", "FLAG"], str(tmp_path))) == hidden
 
 
 def test_the_runner_tells_the_last_words_without_secrets(pod: Pod) -> None:
