@@ -14,7 +14,7 @@ _SECRET_NAME = re.compile(
 )
 # A shorter value is hidden as a word alone: it would be found within others, and gives nothing away there.
 _WORD_CHARS = 6
-# Words that stand in other names, too, TOKENIZERS_PARALLELISM, MAX_TOKENS, NUM_PASSES, while these do less often.
+# TOKEN and PASS are parts of other names, too: TOKENIZERS_PARALLELISM, MAX_TOKENS, NUM_PASSES. These seldom are.
 _SURE_NAME = re.compile(r"PASSW|PASSPHRASE|SECRET|CREDENTIAL|_?KEY", re.IGNORECASE)
 _SWITCH = re.compile(r"true|false|yes|no|on|off|none|null|auto|default", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?[\d_]*\.?[\d_]+(?:e[+-]?\d+)?", re.IGNORECASE)

@@ -81,7 +81,7 @@ def read_bounds(pod: Json) -> Bounds:
         container["name"]: str(limit)
         for group in groups
         for container in group
-        if (limit := (container.get("resources") or {}).get("limits", {}).get(RESOURCE))
+        if (limit := ((container.get("resources") or {}).get("limits") or {}).get(RESOURCE))
     }
     # As pods are counted: those that run together, or the largest of those that run before them.
     together = [*groups[0], *(c for c in groups[1] if c.get("restartPolicy") == "Always")]

@@ -53,7 +53,7 @@ LONGEST_SETUP_PAUSE_S = 8.0
 DISK_PERIOD_S, DISK_SHARE = 10.0, 0.1
 # For the end of what exceeded it; the kubelet gives no more either.
 EVICTION_GRACE_S = 1.0
-# After a fault in computing the status.
+# After a fault in computing the status, or in looking at the disk.
 FAULT_PAUSE_S = 10.0
 
 
@@ -189,8 +189,10 @@ class PodWorker:
             while not await self._step():
                 pass
         finally:
-            await _cancel(watching)
-            await self._tear_down()
+            try:
+                await _cancel(watching)
+            finally:
+                await self._tear_down()
         self.is_over = True
         self.changed()
 
@@ -258,15 +260,22 @@ class PodWorker:
         return self._kill_at_s
 
     async def _watch_disk(self) -> None:
-        """End the pod when it has written more to this machine's disk than it may."""
-        bounds = read_bounds(self.pod)
+        """End the pod when it has written more to this machine's disk than it may; the fence of faults in looking."""
         pause_s = DISK_PERIOD_S
-        while bounds and self._ending is None:
-            await asyncio.sleep(pause_s)
-            began_s = time.monotonic()
-            used = await asyncio.to_thread(used_bytes, bounds, self._folders())
+        while self._ending is None:
+            try:
+                bounds = read_bounds(self.pod)
+                if not bounds:
+                    return
+                await asyncio.sleep(pause_s)
+                began_s = time.monotonic()
+                used = await asyncio.to_thread(used_bytes, bounds, self._folders())
+                message = find_excess(bounds, used)
+            except Exception:
+                log.exception("the disk of pod %s could not be looked at", self.pod_name)
+                await asyncio.sleep(FAULT_PAUSE_S)
+                continue
             pause_s = max(DISK_PERIOD_S, (time.monotonic() - began_s) / DISK_SHARE)
-            message = find_excess(bounds, used)
             if message and self._ending is None:
                 self._shorten(time.monotonic() + EVICTION_GRACE_S)
                 self._ending = Ending("Evicted", message, phase="Failed")

@@ -39,6 +39,7 @@ VOLUMES = {"workspace": "2Mi", "home": ""}
     ("given", "bounds"),
     [
         (pod(container("main")), Bounds()),
+        (pod(container("main", resources={"limits": None})), Bounds()),
         (
             pod(limited("main", "3Mi"), volumes=DISKS),
             Bounds(VOLUMES, {"main": "3Mi"}, 3 * MIB),
