@@ -38,7 +38,7 @@ class Batch:
     Attributes:
         encoded: the array of `{"t", "text"}`.
         count: lines in it.
-        first: position of its first line.
+        first: position of its first line; of an unfinished one, of that before it, as `last`.
         last: position of its last line that is finished; viewers go on behind it.
         anchor: digest of the last lines, see `cursor.anchor_of`.
         frame: replica and place that the last whole frame was made of it for, and that frame: most
@@ -257,6 +257,12 @@ class LineReader:
         self._last_time, self._last = state
         return data[:kept]
 
+    def _is_new(self, time: bytes) -> bool:
+        """Whether the line that begins at a time lies behind `after`."""
+        if self._after is None:
+            return True
+        return _following(self._last, self._last_time, time.decode("latin-1")) > self._after
+
     def _unfinished(self) -> Iterator[Batch]:
         """Shows how far a line has come, and keeps its beginning bounded."""
         time, _, content = self._partial.partition(b" ")
@@ -265,12 +271,13 @@ class LineReader:
         # Where not all of it is known to have come, the state before the last return is whole.
         shown = content if end else content[: max(0, content.rfind(b"\r"))]
         state = clean(last_state(shown[-MAX_LINE_BYTES:].decode("utf-8", "replace")))
-        if state and state != self._state:
+        if state and state != self._state and self._is_new(time):
             self._state = state
             line = Line(time.decode("latin-1"), state)
             # Not a line of its own: who reconnects gets the whole line again.
             anchor = anchor_of(self._anchor_lines)
-            yield Batch(encode([line]), 1, self._last, self._last, anchor, is_unfinished=True)
+            last = self._last if self._after is None else self._after
+            yield Batch(encode([line]), 1, last, last, anchor, is_unfinished=True)
         if len(self._partial) >= _PROGRESS_BYTES and (at := content.rstrip(b"\r").rfind(b"\r") + 1):
             self._partial = time + b" " + content[at:] + end  # what is written over is not needed
         elif len(self._partial) > MAX_LINE_BYTES:

@@ -156,7 +156,9 @@ class ReplicaSource:
             is_enough = (start is not None and start <= after) or (
                 bool(ring) and ring[0].first <= after
             )
-        before = ring[0].first if ring else (_behind(start) if start is not None else None)
+        before = None if start is None else _behind(start)
+        if ring:  # an unfinished line stands behind that which it names
+            before = _behind(ring[0].last) if ring[0].is_unfinished else ring[0].first
         if not is_enough and before is not None:
             await self._show_between(key, after, before)
 
@@ -172,8 +174,10 @@ class ReplicaSource:
         self._put(batch)
 
     def _put(self, batch: Batch) -> None:
-        self._place = batch.place(self._attempt)
-        self._viewer.put_batch(self.name, batch, self._place)
+        place = batch.place(self._attempt)
+        if not batch.is_unfinished:
+            self._place = place
+        self._viewer.put_batch(self.name, batch, place)
 
     # --- what a tail calls ---
     def batch_came(self, batch: Batch) -> None:

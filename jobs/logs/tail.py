@@ -200,7 +200,7 @@ class Tail:
 
     async def _read_previous(self) -> None:
         """Reads what a container printed after it was cut off from us, where another has begun since."""
-        if self._last is None:
+        if not self._ring:  # nothing of it has come
             return
         pod = await self._source.get("Pod", self._key.namespace, self._key.pod)
         rows = (pod.get("status") or {}).get("containerStatuses") or []
@@ -313,7 +313,8 @@ class Tail:
             self._publish(batch)
 
     def _publish(self, batch: Batch) -> None:
-        self._last = batch.last
+        if not batch.is_unfinished:
+            self._last = batch.last
         if self._ring and self._ring[-1].is_unfinished:  # what follows stands in its place
             self._ring_bytes -= self._ring.pop().size
         self._ring.append(batch)

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from jobs.logs import text
-from jobs.logs.lines import LineReader
+from jobs.logs import tail, text
+from jobs.logs.cursor import LivePlace, Place, Position
+from jobs.logs.hub import get_hub
+from jobs.logs.lines import Batch, LineReader, parse_time
 from jobs.logs.rows import MAX_LINE_BYTES
+from jobs.logs.sources import ReplicaSource
 from jobs.pod.protocol.notices import UNFINISHED
-from tests.jobs.logs.fakes import stamp
+from tests.jobs.logs.fakes import FakeLog, Recorder, stamp, texts, until
 from tests.jobs.logs.served import World, a_job, frame, lines
 from tests.jobs.pod.pods import FakeDoor, Pod
 from tests.tools.waiting import wait_for
@@ -245,3 +248,80 @@ def test_a_line_of_100_mb_costs_a_runner_no_memory(tmp_path: Path) -> None:
     finally:
         pod.close()
         door.close()
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+async def test_a_connection_cut_in_an_open_line_doubles_nothing(
+    monkeypatch: pytest.MonkeyPatch, has_ended: bool
+) -> None:
+    """Cut anywhere, and then behind a line or a piece of one that had been seen."""
+    monkeypatch.setattr(tail, "RETRY_FIRST_S", 0.0005)
+    monkeypatch.setattr(tail, "RETRY_MOST_S", 0.001)
+    monkeypatch.setattr(tail, "FLUSH_S", 0)
+    mark = UNFINISHED + b"\n"
+    rows = [b"a", b"b\r1%" + mark[:-1], b"\rb 2%", b"c", b"\r3%" + mark[:-1], b"\r4%" + mark[:-1]]
+    data = b"".join(stamp(10**10 + n * 10**8) + b" " + row + b"\n" for n, row in enumerate(rows))
+    data += stamp(11 * 10**9) + b" \r5%\n" if has_ended else b""
+    ends = [at for at in range(len(data) + 1) if data[:at].endswith(b"\n")]
+    for first in range(0, len(data) + 1, 5):
+        for second in ends:
+            log = FakeLog()
+            log.piece_bytes = 11
+            log.write(data)
+            log.cuts = [(first, "error"), (second, "error")]
+            log.end()
+            recorder, one = Recorder(), tail.Tail(log, tail.Key("u", "pod", "main"), None)
+            one.add(recorder)
+            await one.run()
+            finished = [batch for batch in recorder.batches if not batch.is_unfinished]
+            assert texts(finished) == ["a", "b 2%", "c", "5%" if has_ended else "4%"], (
+                first,
+                second,
+            )
+            places = [batch.last for batch in recorder.batches]
+            assert places == sorted(places), (first, second)
+
+
+def test_an_open_line_behind_a_place_moves_it_nowhere() -> None:
+    place = LivePlace(1, Position(parse_time(stamp(62 * 10**9).decode()), 1), "4abcdefabcdef")
+    piece = b"\r10%" + UNFINISHED + b"\n"
+    reader = LineReader(place.position)
+    reader.feed(stamp(61 * 10**9) + b" " + piece)
+    assert not list(reader.take()), "it is older, and was seen"
+    reader.feed(stamp(61 * 10**9 + 1) + b" \r20%\n")
+    assert not list(reader.take())
+    reader = LineReader(place.position)
+    reader.feed(stamp(63 * 10**9) + b" " + piece)
+    [batch] = reader.take()
+    assert (batch.is_unfinished, batch.last) == (True, place.position)
+    viewer: Any = FakeViewer()
+    source = ReplicaSource(viewer, Any, "worker-0", place)  # type: ignore[arg-type]
+    source.batch_came(batch)
+    assert (source._place, viewer.count) == (place, 1)
+
+
+class FakeViewer:
+    count = 0
+
+    def put_batch(self, replica: str, batch: Batch, place: Place) -> None:
+        self.count += 1
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_who_comes_while_only_an_open_line_is_new_misses_none_before_it(
+    world: World,
+) -> None:
+    job = await a_job(world)
+    log = world.cluster.pods["pod-worker-0"]
+    log.write(of_a_kubelet(b"one\ntwo\n"))
+    path = f"/ws/jobs/{job.pk}/logs/"
+    async with world.open(path, job.owner) as first:
+        assert await lines(first, 2) == ["one", "two"]
+    await until(lambda: log.open_count == 0)
+    cursor = f"worker-0.l.1.{parse_time(stamp(60 * 10**9 + 1).decode())}.1."
+    log.write(stamp(61 * 10**9) + b" \r10%" + UNFINISHED + b"\n")
+    async with world.open(f"{path}?cursor={cursor}", job.owner):
+        tails = (await get_hub())._tails
+        await until(lambda: any(one.ring() for one in tails.values()))
+        async with world.open(path, job.owner) as newcomer:
+            assert await lines(newcomer, 2) == ["one", "two"]
