@@ -164,6 +164,8 @@ class LineReader:
         end = data.rfind(b"\n") + 1
         if is_unfinished(data[:end]):
             end = data.rfind(b"\n", 0, end - 1) + 1
+        if end:
+            self._state = ""  # that line has ended, and the next one may begin as it did
         while start < end:
             stop = end
             if end - start > BATCH_BYTES:

@@ -325,3 +325,14 @@ async def test_who_comes_while_only_an_open_line_is_new_misses_none_before_it(
         await until(lambda: any(one.ring() for one in tails.values()))
         async with world.open(path, job.owner) as newcomer:
             assert await lines(newcomer, 2) == ["one", "two"]
+
+
+@pytest.mark.parametrize("end", [b"ada\n", b"\n"])
+def test_a_prompt_that_is_asked_again_is_shown_again(end: bytes) -> None:
+    piece = b"name? " + UNFINISHED + b"\n"
+    reader, shown = LineReader(), []
+    for number, row in enumerate((piece, piece[6:], end, piece, end)):
+        reader.feed(stamp(60 * 10**9 + number) + b" " + row)
+        shown += [(texts([batch])[0], batch.is_unfinished) for batch in reader.take()]
+    line = "name? " + end.decode().strip()
+    assert shown == [("name? ", True), (line, False)] * 2
