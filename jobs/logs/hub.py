@@ -6,11 +6,13 @@ A tail lives as long as somebody watches it, and a little longer: who reloads a 
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 
 from django.conf import settings
 
 from jobs.logs.cursor import Position
 from jobs.logs.lines import BATCH_BYTES, Batch, LineReader
+from jobs.logs.newest import pieces_of
 from jobs.logs.tail import FIRST_LINES, Key, Source, Tail, Watcher, since
 from portal import metrics, supervise
 from portal.cluster import credentials
@@ -94,10 +96,13 @@ class Hub:
             portal.cluster.errors.ClusterError: it cannot be read.
         """
         reader = LineReader(after, before)
+        newest = (
+            await pieces_of(partial(self.source.logs, *key), FIRST_LINES) if after is None else None
+        )
         async with self.source.logs(
             *key,
             follow=False,
-            tail_lines=FIRST_LINES if after is None else None,
+            tail_lines=newest,
             since_time=None if after is None else since(after),
         ) as chunks:
             async for chunk in chunks:

@@ -14,16 +14,18 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
 from jobs.logs.cursor import Position
 from jobs.logs.lines import Batch, LineReader
+from jobs.logs.newest import pieces_of
 from portal.cluster.errors import ClusterError, Forbidden, Invalid, NotFound
 
 log = logging.getLogger(__name__)
 
 RING_BYTES = 1024**2
-FIRST_LINES = 1000  # of a log that nobody has seen yet, the newest are shown
+FIRST_LINES = 1000  # of a log that nobody has seen yet, the newest are shown (an open one counts)
 FLUSH_S = 0.05  # after a batch, the next one waits so long for more
 FLUSH_BYTES = 64 * 1024  # ... or until so much has come
 SILENCE_S = 60.0  # a follow is opened again: a dead one cannot be told from a silent program
@@ -229,11 +231,18 @@ class Tail:
         """One connection, until it is cut (an error), or ends (True), or falls silent (False)."""
         last = self._last
         self._reader = LineReader(last)
+        try:
+            newest = FIRST_LINES if last is None else None
+            if newest and not previous:
+                async with asyncio.timeout(SILENCE_S):
+                    newest = await pieces_of(partial(self._source.logs, *self._key), newest)
+        except TimeoutError:
+            return False
         async with self._source.logs(
             *self._key,
             follow=follow,
             previous=previous,
-            tail_lines=FIRST_LINES if last is None else None,
+            tail_lines=newest,
             since_time=None if last is None else since(last),
         ) as chunks:
             prime = asyncio.get_running_loop().call_later(PRIMED_S, self._primed.set)

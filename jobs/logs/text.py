@@ -6,11 +6,13 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from asgiref.sync import sync_to_async
 
 from jobs.archive import logs
 from jobs.logs.hub import get_hub
+from jobs.logs.newest import pieces_of, rfc3339
 from jobs.logs.sources import CONTAINER
 from jobs.models import Replica, Workload
 from jobs.pod.protocol.notices import UNFINISHED, is_unfinished, notice, rejoined
@@ -305,14 +307,15 @@ async def _live(
 ) -> AsyncIterator[bytes]:
     """Lines, each behind its time; one that is longer than `_LINE_BYTES` in pieces."""
     hub = await get_hub()
-    since_time = since.isoformat(timespec="seconds").replace("+00:00", "Z") if since else None
+    logs_of = partial(hub.source.logs, namespace, pod, CONTAINER)
+    newest = None
+    if tail_lines is not None:
+        newest = await pieces_of(logs_of, tail_lines, since)
     rest, is_open = b"", False
     goes_on = (
         False  # what was given ends within a line, of which the next piece stands behind its time
     )
-    async with hub.source.logs(
-        namespace, pod, CONTAINER, follow=False, tail_lines=tail_lines, since_time=since_time
-    ) as chunks:
+    async with logs_of(follow=False, tail_lines=newest, since_time=rfc3339(since)) as chunks:
         async for chunk in chunks:
             body, newline, rest = (rest + chunk).rpartition(b"\n")
             if newline:

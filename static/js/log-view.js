@@ -7,7 +7,7 @@ import { plainStyle, segments } from "./ansi.js";
 import { say } from "./words.js";
 
 export const MAX_ROWS = 5000;
-/** Of each replica a page begins with so many lines, the newest (jobs/logs/tail.py). */
+/** Of each replica a page begins with so many lines, the newest (jobs/logs/tail.py); an open one counts. */
 const FIRST_LINES = 1000;
 const BLOCK_ROWS = 250;
 const MAX_ROWS_PER_FRAME = 1500;
@@ -146,7 +146,8 @@ export class LogView {
    */
   get found() {
     const lines = this.rows.filter((row) => row.kind === "line");
-    const isPart = this.trimmed || [...this.came.values()].some((came) => came >= FIRST_LINES);
+    const isLong = ([replica, came]) => came + Number(this.unfinished.has(replica)) >= FIRST_LINES;
+    const isPart = this.trimmed || [...this.came].some(isLong);
     return {
       found: lines.filter((row) => this.#matches(row)).length,
       count: lines.length,

@@ -64,8 +64,10 @@ class BusyEndpoint:
             if self._tls is not None:
                 accepted = self._tls.wrap_socket(accepted, server_side=True)
             with contextlib.closing(accepted):
-                accepted.recv(65536)
-                self._follow(accepted)
+                if b"follow=true" in accepted.recv(65536):
+                    self._follow(accepted)
+                else:
+                    accepted.sendall(chunked(b"2026-11-20T16:50:07.000000001Z step\n"))
 
     def _follow(self, accepted: socket.socket) -> None:
         with self._lock:

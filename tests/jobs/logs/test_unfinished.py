@@ -336,3 +336,48 @@ def test_a_prompt_that_is_asked_again_is_shown_again(end: bytes) -> None:
         shown += [(texts([batch])[0], batch.is_unfinished) for batch in reader.take()]
     line = "name? " + end.decode().strip()
     assert shown == [("name? ", True), (line, False)] * 2
+
+
+MARKED = UNFINISHED + b"\n"
+# What a program writes behind 1,500 lines, and the texts of it: pieces come each second.
+BEHIND = {
+    "open": (b"".join(b"\r%d%%" % n + MARKED for n in range(1200)), ["1199%"]),
+    "long": (b"\r%" * 9 + (b"\r12%" + MARKED) * 11_000, ["12%"]),
+    "ended": ((b"\r9%" + MARKED) * 1200 + b"\r100%\n", ["100%"]),
+    "between": ((b"\r9%" + MARKED) * 30 + b"\r100%\nend\n", ["100%", "end"]),
+    "at the edge": ((b"a" + MARKED) * 3 + b"\n" + b"x\n" * 19, ["aaa", *"x" * 19]),
+}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("kind", BEHIND)
+async def test_the_newest_lines_are_lines_of_the_program(world: World, kind: str) -> None:
+    output, behind = BEHIND[kind]
+    every = [str(n) for n in range(1500)] + behind
+    job = await a_job(world)
+    log = world.cluster.pods["pod-worker-0"]
+    log.write(of_a_kubelet(b"".join(b"%d\n" % n for n in range(1500)) + output))
+    is_open = output.endswith(MARKED)
+
+    async def seen(socket: Any) -> list[str]:
+        count = 1000 - is_open
+        shown = await lines(socket, count)
+        if is_open:
+            shown.append((await frame(socket, "unfinished"))["lines"][0]["text"])
+        return shown
+
+    for count in (1, 20, 1000):
+        request = text.LogRequest(("worker", 0), tail_lines=count, says_cut=True)
+        found = b"".join([chunk async for chunk in text.job_text(job, request)]).decode()
+        said, *rows = found.split("\n")[:-1]
+        assert f"these are the newest {count:,} lines" in said
+        assert [row.rpartition("\r")[2] for row in rows] == every[-count:]
+    path = f"/ws/jobs/{job.pk}/logs/"
+    async with world.open(path, job.owner) as first:
+        assert await seen(first) == every[-1000:]
+    await until(lambda: log.open_count == 0)
+    cursor = f"worker-0.l.1.{parse_time(stamp(60 * 10**9 + 1490).decode())}.1."
+    async with world.open(f"{path}?cursor={cursor}", job.owner) as back:
+        assert (await lines(back, 9 + len(behind) - is_open))[:9] == every[1491:1500]
+        async with world.open(path, job.owner) as newcomer:
+            assert await seen(newcomer) == every[-1000:]
