@@ -192,8 +192,13 @@ class Log:
             count -= len(piece.data)
         return end
 
-    def text(self, start: int = 0) -> Iterator[bytes]:
-        """The log from a position on, with a line of ours for each gap."""
+    def text(self, start: int = 0, *, closes: bool = True) -> Iterator[bytes]:
+        """The log from a position on, with a line of ours for each gap.
+
+        Args:
+            start: the position.
+            closes: end it with a line break where it ends within a line.
+        """
         at_line_start = True
         for piece in self.pieces(start):
             if piece.skipped_bytes:
@@ -204,7 +209,7 @@ class Log:
                 at_line_start = piece.data.endswith(b"\n")
         if self.gap_at_end is not None:
             yield _gap_line(self.gap_at_end, at_line_start)
-        elif not at_line_start:
+        elif closes and not at_line_start:
             yield b"\n"
 
 

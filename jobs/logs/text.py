@@ -256,10 +256,13 @@ async def _joined(
             yield chunk
         own_start = earlier.run_start_byte
     # Of the container alone of which the pod has the log: its end is found there, if the beginning still is.
-    async for chunk in threaded(_archived(found.text(None, own_start), mark, last)):
+    # It may end within a line, which goes on in the pod.
+    own = found.log.text(own_start, closes=False)
+    async for chunk in threaded(_archived(own, mark, last)):
         yield chunk
     end, strip = bytes(last), _Unstamped()
     is_joined, kept = not end, b""
+    is_open = bool(end) and not end.endswith(b"\n")
     try:
         async for chunk in _live(namespace, pod, None, None):
             text = kept + strip(chunk)
@@ -268,15 +271,23 @@ async def _joined(
                 is_joined = bool(overlap)
                 text, kept = rest, b"" if is_joined else text[-len(end) :]
             if text:
+                is_open = not text.endswith(b"\n")
                 yield mark(text)
+        if is_open:
+            yield mark(b"\n")
+            is_open = False
         if is_joined:
             return
         # Its file is a newer one, its lines were paced, or it is another pod's.
         yield mark(_MAY_REPEAT)
         strip = _Unstamped()
         async for chunk in _live(namespace, pod, None, None):
-            yield mark(strip(chunk))
+            text = strip(chunk)
+            is_open = not text.endswith(b"\n")
+            yield mark(text)
     except (ClusterError, CredentialsError) as error:
+        if is_open:
+            yield mark(b"\n")
         yield mark(_broken(error))
 
 

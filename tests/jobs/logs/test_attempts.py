@@ -9,6 +9,7 @@ from websockets.exceptions import ConnectionClosed
 from jobs.archive.logs import which_of
 from jobs.logs import sources, text
 from jobs.models import Replica, Workload
+from jobs.pod.protocol.notices import UNFINISHED
 from jobs.rules.states import ReplicaState
 from tests.jobs.logs.fakes import FakeLog, until
 from tests.jobs.logs.served import (
@@ -192,6 +193,46 @@ async def test_of_a_long_log_a_kubelet_may_have_the_end_alone(
     found = text.job_text(job, text.LogRequest(("worker", 0), has_times=True))
     first = (b"".join([chunk async for chunk in found])).splitlines()[0]
     assert first == b"[homeport] with times there are only the lines that the node still has"
+
+
+BAR = (b"1", b"2", *(state + UNFINISHED for state in (b"\r10%", b"\r20%", b"\r30%")))
+
+
+@pytest.mark.parametrize(
+    ("kept", "pod", "shown"),
+    [
+        (b"1\n2\n\r10%\r2", BAR, "1\n2\n\r10%\r20%\r30%\n"),
+        (b"1\n2\n\r10%\r20%\r30%", BAR, "1\n2\n\r10%\r20%\r30%\n"),
+        (b"1\n2\n\r10%", (*BAR, b"\r100%", b"end"), "1\n2\n\r10%\r20%\r30%\r100%\nend\n"),
+        (
+            b"1\n2\n\r10%",
+            (b"5", b"6"),
+            "1\n2\n\r10%\n[homeport] what follows is from the pod, and may repeat lines from above\n5\n6\n",
+        ),
+        (b"1\n2\n\r10%", (), "1\n2\n\r10%\n[homeport] the rest cannot be read now: no pod\n"),
+    ],
+    ids=["in a state", "at the end", "ended since", "another log", "no pod"],
+)
+async def test_an_archive_that_ends_within_a_line_is_gone_on_with(
+    world: World,
+    job: Workload,
+    monkeypatch: pytest.MonkeyPatch,
+    kept: bytes,
+    pod: tuple[bytes, ...],
+    shown: str,
+) -> None:
+    """A segment is closed after its time, wherever the program is."""
+    monkeypatch.setattr(text, "LIVE_MAX_BYTES", 5)
+    monkeypatch.setattr(text, "_OVERLAP_BYTES", 4)
+    await archive_of(job, kept, attempt=2, is_complete=False)
+    world.cluster.pods["pod-2"] = log = FakeLog()
+    log.exists = bool(pod)
+    log.lines(*pod, at=100)
+    log.piece_bytes = 40
+    for replica, name in ((("worker", 0), ""), (None, "worker-0 | ")):
+        found = text.job_text(job, text.LogRequest(replica))
+        right = "".join(name + line + "\n" for line in shown.split("\n")[:-1])
+        assert b"".join([chunk async for chunk in found]).decode() == right
 
 
 @pytest.mark.parametrize("has_archive", [False, True], ids=["from the pod", "from the archive"])
