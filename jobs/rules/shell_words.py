@@ -74,13 +74,17 @@ _OPERATOR_WORDS = frozenset(
         ")",
     ]
 )
-_VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_][^}]*\}|\([^)]*\)?|[0-9@*#?$!'\"])")
-_NAMED = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_][^}]*\}|\([^)]+\))")
+# Whole commands are looked through by these, so none may look twice at what it has passed: no class that goes on to a
+# closing sign has the opening one, or it has a most.
+_VARIABLE = re.compile(
+    r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_][^}]{0,1000}\}|\([^)]{0,1000}\)?|[0-9@*#?$!'\"])"
+)
+_NAMED = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_][^}]{0,1000}\}|\([^)]{1,1000}\))")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
-_BRACES = re.compile(r"(?<![{$])\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}(?!\})")
+_BRACES = re.compile(r"(?<![{$])\{(?=[^{}\s,.]*(?:\.(?!\.)[^{}\s,.]*)*(?:,|\.\.))[^{}\s]*\}(?!\})")
 _DRIVE = re.compile(r"[A-Za-z]:\\")
 _PROMPTS = frozenset({"$", "%", ">", ">>>", "...", "#"})
-_PROMPT_END = re.compile(r"\S+@\S+[$#%]")
+_PROMPT_END = re.compile(r"[^\s@]+@\S+[$#%]")
 # Sign -> what was meant where it stands for something else.
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d"
 _DASHED = re.compile(rf"[{_DASHES}]+-*(?=[A-Za-z])|-[{_DASHES}]+(?=[A-Za-z])")
@@ -88,6 +92,8 @@ _QUOTES = dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\uff02", '"')
     "\u2018\u2019\u201a\u201b\u2032\uff07", "'"
 )
 _SPACES = re.compile(r"[\u00a0\u1680\u2000-\u200d\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]")
+_HOME = re.compile(r"~(?=\s|$)|~\w*/\S*")
+_SCRIPT = re.compile(r"-(?=[a-bd-z]*c)[a-z]*")  # the option of a shell that a script follows
 _PYTHON = re.compile(r"python[\d.]*|ipython\d?|torchrun")
 _MOST_SHOWN = 4
 _LINE_CHARS = 300
@@ -107,7 +113,7 @@ def word_hints(words: Sequence[str]) -> list[str]:
             f"one: {_cut(first)}"
         )
     signs = [word for word in words if word in _OPERATOR_WORDS]
-    signs += [word for word in words[:-1] if word.endswith(";") and word not in signs]
+    signs += [word for word in words[:-1] if word.endswith(";") and word not in _OPERATOR_WORDS]
     signs += [match[0] for word in words for match in _NAMED.finditer(word)]
     signs += [word for word in words if word.startswith("~/")]
     comment = next((at for at, word in enumerate(words) if word == "#" and at), None)
@@ -153,7 +159,7 @@ def _script(words: Sequence[str]) -> str:
     if words[0].rpartition("/")[2] not in _SHELLS:
         return ""
     for at, word in enumerate(words[1:-1], 1):
-        if re.fullmatch(r"-[a-z]*c[a-z]*", word):
+        if _SCRIPT.fullmatch(word):
             return words[at + 1]
         if not word.startswith(("-", "+")):
             break
@@ -287,7 +293,7 @@ def _bare(text: str, at: int, *, is_word_start: bool) -> str:
         return braces[0]
     if is_word_start and sign == "#":
         return sign
-    home = re.compile(r"~(?=\s|$)|~\w*/\S*").match(text, at) if is_word_start else None
+    home = _HOME.match(text, at) if is_word_start else None
     return home[0] if home else ""
 
 
@@ -296,7 +302,8 @@ def _unquoted(word: str) -> str:
     if word in _OPERATOR_WORDS or word == "#" or word.startswith("~/"):
         return word
     if word.endswith(";"):
-        return f"{_unquoted(word[:-1])};" if word[:-1] else ";"
+        before = word.rstrip(";")
+        return f"{_unquoted(before) if before else ''}{word[len(before) :]}"
     if _NAMED.search(word):
         return f'"{word}"' if " " in word else word
     return shlex.quote(word)

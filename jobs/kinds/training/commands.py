@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from jobs import command_line
+from jobs.kinds.training.fields import MAX_COMMAND_BYTES
 from jobs.kinds.training.manifests import environment_of
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.pod.protocol import placeholders
@@ -24,7 +25,7 @@ from portal.cluster import names
 UNKNOWN = "xxxxxx"
 MAX_SHOWN = 4  # of each role; more lines of the same kind tell nothing new
 # Wider than what is filled in, so that a misspelt placeholder is noticed too.
-_LIKE_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+_LIKE_PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,20 @@ class CommandPreview:
 
 
 def hints_of(commands: Iterable[Sequence[str]]) -> list[str]:
-    """What of commands a shell would treat otherwise, and what to write, in sentences; each once."""
-    return list(dict.fromkeys(hint for words in commands for hint in word_hints(words)))
+    """What of commands a shell would treat otherwise, and what to write, in sentences; each once.
+
+    Of what is too long for a command there are none.
+    """
+    short = [words for words in commands if sum(map(len, words)) <= MAX_COMMAND_BYTES]
+    return list(dict.fromkeys(hint for words in short for hint in word_hints(words)))
 
 
 def hints_of_lines(lines: Iterable[str]) -> list[str]:
     """The same of command lines as a person typed them, which say what is quoted."""
     found: dict[str, None] = {}
     for line in lines:
+        if len(line) > MAX_COMMAND_BYTES:
+            continue
         with suppress(ValueError):  # a quote is missing, which is reported as an error
             found |= dict.fromkeys(typed_hints(line))
     return list(found)
@@ -132,6 +139,6 @@ def _find_unknown_placeholder(spec: TrainingSpec) -> str:
     known = placeholders.values(ReplicaContext("worker", 0, {}, "", ""))
     for word in _words(spec):
         for match in _LIKE_PLACEHOLDER.finditer(word):
-            if match.group(1) not in known:
+            if match.group(1).strip() not in known:
                 return match.group(0)
     return ""

@@ -1,0 +1,59 @@
+"""Run as a program: looks for a pattern, or for hints, in texts made to be slow, and says what it is at.
+
+`re` keeps all other threads waiting while it looks, so one text that takes a pattern the square of its length stops
+the whole portal.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+
+from jobs.rules.shell_words import typed_hints, word_hints
+
+_CHARS = 64 * 1024  # of a command that is taken
+_HINTED_CHARS = 16 * 1024  # signs are gone through one by one in Python
+# What is said over and over, behind a beginning and before an end.
+_BEGINS = ("", "{", "{{", "${a", "$(", "-", "a@")
+_REPEATED = (
+    *("{", "}", "{,", ",", ".", "@", "@$", "a", "c", "1", "$", "${a", "$(", "`", "{{", "{{ ", " "),
+    *("\t", "\\", "~", "~/", "-", "\u2010", "\u201c", "\u00a0", ";", "a;", "&& ", "x; && ", ">"),
+    *("A:\\", "'", '"', "="),
+)
+_ENDS = ("", "X")
+
+
+def _texts(begins: Sequence[str], chars: int) -> Iterator[str]:
+    for begin in begins:
+        for part in _REPEATED:
+            for end in _ENDS:
+                text = f"{begin}{part * (chars // len(part))}{end}"
+                print(ascii(begin), ascii(part), ascii(end), flush=True)
+                yield text
+
+
+def _look(pattern: re.Pattern[str], *, anywhere: bool) -> None:
+    for text in _texts(_BEGINS, _CHARS):
+        pattern.match(text)
+        pattern.fullmatch(text)
+        if anywhere:
+            for _each in pattern.finditer(text):
+                pass
+
+
+def _hint() -> None:
+    for text in _texts([""], _HINTED_CHARS):
+        half = text[: len(text) // 2]
+        for words in ([text, "x"], ["x", text, "x"], ["sh", text, "x"], [half, half], text.split()):
+            word_hints(words)
+        try:
+            typed_hints(text)
+        except ValueError:  # a quote is missing
+            continue
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["hints"]:
+        _hint()
+    else:
+        how, text, flags = sys.argv[1:]
+        _look(re.compile(text, int(flags)), anywhere=how == "anywhere")

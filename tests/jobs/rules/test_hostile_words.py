@@ -1,0 +1,50 @@
+"""No text makes a look at a command take the square of its length: there, 20 s end none of them."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from jobs import command_line
+from jobs.kinds.training import commands
+from jobs.pod.protocol import placeholders
+from jobs.rules import shell_words
+from tests.jobs.rules import hostile_words
+from tests.repository.test_documents import ROOT
+
+_LIMIT_S = 20
+PATTERNS = {
+    f"{module.__name__}.{name}": value
+    for module in (shell_words, commands, placeholders, command_line)
+    for name, value in vars(module).items()
+    if isinstance(value, re.Pattern)
+}
+# Which look at the beginning of a word only.
+AT_BEGIN = {
+    f"jobs.rules.shell_words.{name}"
+    for name in ("_ASSIGNMENT", "_DASHED", "_DRIVE", "_HOME", "_PYTHON", "_PROMPT_END", "_SCRIPT")
+}
+
+
+def _ends(*arguments: str) -> bool:
+    """Whether it does; what it was at is printed."""
+    command = [sys.executable, "-m", hostile_words.__name__, *arguments]
+    try:
+        subprocess.run(command, cwd=ROOT, check=True, timeout=_LIMIT_S, stdout=subprocess.PIPE)
+    except subprocess.TimeoutExpired as expired:
+        print("at", (expired.stdout or b"").decode().splitlines()[-1:])
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_pattern(name: str) -> None:
+    pattern = PATTERNS[name]
+    how = "begin" if name in AT_BEGIN else "anywhere"
+    assert _ends(how, pattern.pattern, str(pattern.flags))
+
+
+def test_all_hints_of_a_command() -> None:
+    assert PATTERNS.keys() >= AT_BEGIN
+    assert _ends("hints")
