@@ -28,6 +28,10 @@ MAX_FILE_BYTES = 512 * 1024
 MOST_SHOWN_ERRORS = 5
 _MOST_PROBLEMS = 60  # that are kept of a text
 _MAX_DEPTH = 16  # a body has four, and other systems' files up to twelve
+# Of the paths of all values together, each with what a row costs: one long name stands in the paths of all that is in
+# it, however short its text. The answer for an array of 1,000 workers has 3 MB.
+_MAX_PATH_CHARS = 8 * 2**20
+_ROW_CHARS = 100
 _MAX_NUMBER_CHARS = 40
 # What YAML 1.1 has in common with JSON; the rest, such as dates, is meant as the text that it is.
 _JSON_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
@@ -153,7 +157,7 @@ def read_document(text: str, most_bytes: int = MAX_BYTES) -> Document:
         body = composer.document()
         if not isinstance(body, dict):
             composer.note(0, _("write fields such as name, image and command, each with a colon."))
-    except RecursionError:
+    except (RecursionError, _TooMuchError):
         pass  # which is noted
     except yaml.MarkedYAMLError as error:
         # What is never closed is noticed below the last line; the other mark says where it began.
@@ -208,6 +212,10 @@ def _renamed(of_paths: Mapping[str, T]) -> dict[str, T]:
     return found
 
 
+class _TooMuchError(Exception):
+    """The values cannot all be kept."""
+
+
 class _Composer:
     """Makes values of YAML's events, of which libyaml gives one at a time.
 
@@ -219,6 +227,7 @@ class _Composer:
         self.lines: dict[str, int] = {}
         self.written: dict[str, str] = {}
         self.problems: list[DocumentProblem] = []
+        self._path_chars = 0
         self._text_lines = text.splitlines()
         self._events: Iterator[Any] = yaml.parse(text, Loader=yaml.CSafeLoader)
 
@@ -302,6 +311,13 @@ class _Composer:
             depth -= isinstance(event, yaml.CollectionEndEvent)
 
     def _place(self, event: Any, path: tuple[str, ...], first: Any) -> Any:
+        self._path_chars += sum(map(len, path)) + len(path) + _ROW_CHARS
+        if self._path_chars > _MAX_PATH_CHARS:
+            text = _(
+                "there are too many values up to here, or the names they stand in are too long."
+            )
+            self.note(first.start_mark.line, text, path[:1])
+            raise _TooMuchError
         self.lines[".".join(path)] = first.start_mark.line + 1
         return self._value(event, path)
 

@@ -1,6 +1,7 @@
 """A training as a YAML document gives the same training again, and no document can do harm."""
 
 import io
+import tracemalloc
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -13,7 +14,13 @@ from homeport_client import body as client_body
 from homeport_client.output import Output
 from jobs.kinds.spec import columns_of
 from jobs.kinds.training.answers import JobSerializer
-from jobs.kinds.training.document import MOST_SHOWN_ERRORS, as_body, read_document, write_document
+from jobs.kinds.training.document import (
+    MAX_FILE_BYTES,
+    MOST_SHOWN_ERRORS,
+    as_body,
+    read_document,
+    write_document,
+)
 from jobs.kinds.training.form import TrainingForm
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
@@ -139,6 +146,28 @@ def test_a_document_that_is_refused_says_the_line(text: str) -> None:
     found = read_document(text)
     assert REFUSED[text] in found.find_errors()[0].text
     assert len(found.find_errors()) <= MOST_SHOWN_ERRORS + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"? {'k' * 100_000}\n: [{'0,' * 20_000}]\nname: a",
+        "".join(f"{' ' * depth}{'k' * 1000}:\n" for depth in range(14))
+        + (" " * 14 + "- 0\n") * 3000,
+        f"name: a\nx: [{'0,' * 200_000}]",
+    ],
+    ids=["one long name", "long names in long names", "items"],
+)
+def test_a_document_takes_memory_as_its_text_is_long(text: str) -> None:
+    tracemalloc.start()
+    try:
+        found = read_document(text, MAX_FILE_BYTES)
+        taken_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    (problem,) = found.problems
+    assert "too many values" in problem.text
+    assert taken_bytes < 32 * 2**20
 
 
 def test_values_are_read_as_json_has_them() -> None:
