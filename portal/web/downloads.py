@@ -26,10 +26,14 @@ TOO_MANY = _("Too many people are downloading at the moment. Try again soon.")
 
 
 class Places:
-    """Those that are in use. Taken in any thread, given back in any other one."""
+    """Those that are in use. Taken in any thread, given back in any other one.
+
+    The garbage collector may give one back within any step of a thread, also of one that has the lock: such a thread
+    gets it again, and no step leaves anything half done.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._used: Counter[Hashable] = Counter()
 
     def take(self, person: Hashable) -> Callable[[], None]:
@@ -47,10 +51,15 @@ class Places:
         held = [person]
 
         def give_back() -> None:
+            if not held:  # as mostly when it is collected
+                return
             with self._lock:
-                while held:
-                    self._used -= Counter(held)
-                    held.clear()
+                if not held:
+                    return
+                held.clear()
+                self._used[person] -= 1
+                if self._used[person] <= 0:
+                    self._used.pop(person, None)
 
         return give_back
 
