@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.conf import settings
 from django.utils.translation import gettext as _
@@ -14,6 +14,10 @@ from rest_framework.parsers import JSONParser
 from portal.errors import FieldError, Refused
 
 _MOST_SHOWN = 5
+_MOST_NAME_CHARS = 80
+# Where a value stands: in what, and by which name or index. Put into words for an error only, as a body may have a
+# hundred thousand values within one long name.
+_Path: TypeAlias = "tuple[_Path, str | int] | None"
 
 
 class _Object(dict[str, Any]):
@@ -52,7 +56,7 @@ class JsonParser(JSONParser):
                 object_pairs_hook=make,
             )
             json.dumps(found, ensure_ascii=False).encode()
-            errors = list(islice(_given_twice(found, ""), _MOST_SHOWN)) if has_twice else []
+            errors = list(islice(_given_twice(found, None), _MOST_SHOWN)) if has_twice else []
         except RecursionError as error:
             raise ParseError("this JSON is nested too deeply") from error
         except UnicodeEncodeError as error:
@@ -68,12 +72,22 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"Out of range float values are not JSON compliant: {name!r}")
 
 
-def _given_twice(value: Any, path: str) -> Iterator[FieldError]:
+def _given_twice(value: Any, path: _Path) -> Iterator[FieldError]:
     """An error for each field that is, from outside in."""
     names = value.twice if isinstance(value, _Object) else ()
     for name in names:
-        text = _("%(name)s is given twice; keep one.") % {"name": name[:80]}
-        yield FieldError(f"{path}{name[:80]}", "invalid", text)
-    inner = value.items() if isinstance(value, dict) else ()
-    for name, one in [*inner, *(enumerate(value) if isinstance(value, list) else ())]:
-        yield from _given_twice(one, f"{path}{name}.")
+        text = _("%(name)s is given twice; keep one.") % {"name": name[:_MOST_NAME_CHARS]}
+        yield FieldError(_shown((path, name)), "invalid", text)
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    for name, one in inner:
+        if isinstance(one, dict | list):
+            yield from _given_twice(one, (path, name))
+
+
+def _shown(path: _Path) -> str:
+    """With dots between."""
+    parts: list[str] = []
+    while path is not None:
+        path, name = path
+        parts.append(str(name)[:_MOST_NAME_CHARS])
+    return ".".join(reversed(parts))
