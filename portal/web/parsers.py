@@ -79,9 +79,9 @@ def _given_twice(value: Any, path: _Path) -> Iterator[FieldError]:
         text = _("%(name)s is given twice; keep one.") % {"name": name[:_MOST_NAME_CHARS]}
         yield FieldError(_shown((path, name)), "invalid", text)
     inner = value.items() if isinstance(value, dict) else enumerate(value)
-    for name, one in inner:
+    for place, one in inner:
         if isinstance(one, dict | list):
-            yield from _given_twice(one, (path, name))
+            yield from _given_twice(one, (path, place))
 
 
 def _shown(path: _Path) -> str:
