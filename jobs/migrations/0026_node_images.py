@@ -5,6 +5,8 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
 
+    older_code_may_run = True  # it knows nothing of the column, and leaves it null
+
     dependencies = [
         ('jobs', '0025_container_runs'),
     ]
