@@ -53,7 +53,7 @@ class Told(msgspec.Struct):
     method: Annotated[str, Meta(pattern=r"^(cgroup1|cgroup2|processes)\Z")]
     gpu_note: Annotated[str, Meta(pattern=r"^[a-z0-9_]{0,32}\Z")] = ""
     totals: Annotated[dict[Name, Amount], Meta(max_length=MAX_FIGURES)] = {}
-    oom_kills: Annotated[int, Meta(ge=0, le=2**31)] = 0
+    oom_kills: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0  # the most of PostgreSQL's integer
 
 
 class Most(NamedTuple):

@@ -349,6 +349,8 @@ def test_a_process_that_was_ended_for_memory_is_an_event_and_a_line_of_the_page(
     Workload.objects.update(state="running", started_at=began)
     assert tell(job, told(minute()))[0] == 200
     assert not job.events.exists()
+    # No more than a row can hold, in PostgreSQL too.
+    assert tell(job, told(minute(NOW + 60), oom_kills=2**31))[0] == 400
     body = told(minute(NOW + 60), oom_kills=3)
     assert [tell(job, body)[0] for _ in range(2)] == [200, 409]
     event = job.events.get()
