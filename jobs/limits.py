@@ -155,7 +155,9 @@ def _check_times(rows: QuerySet[Any], when: str, most: int, code: str, text: str
     rows = rows.filter(**{f"{when}__gte": since})
     if rows.count() < most:
         return
-    oldest = rows.order_by(when).values_list(when, flat=True)[:1]
-    wait_s = max(1, int((oldest[0] - since).total_seconds()) + 1)
+    oldest = rows.order_by(when).values_list(when, flat=True).first()
+    # There is none where none may be at all.
+    left = _MINUTE if oldest is None else oldest - since
+    wait_s = min(max(1, int(left.total_seconds()) + 1), int(_MINUTE.total_seconds()))
     text %= {"most": most, "wait": wait_s}
     raise Refused(text, code, 429, retry_after_s=wait_s)

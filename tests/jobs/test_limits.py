@@ -313,3 +313,14 @@ def test_what_is_past_its_time_goes_and_nothing_else(
     assert AuditEntry.objects.filter(verb="upload").exists()
     settings.BUNDLE_KEEP_DAYS = settings.AUDIT_KEEP_DAYS = 0
     assert uploads.unused(now + 9999 * DAY) == []
+
+
+def test_a_pace_of_none_refuses_and_names_a_minute(alice: Tenant, settings: Any) -> None:
+    settings.SUBMITS_PER_MINUTE = 0
+    for check in (
+        lambda: limits.check_dry_runs(alice.owner),
+        lambda: limits.check_submits(alice.owner, alice),
+    ):
+        with pytest.raises(Refused) as refused:
+            check()
+        assert (refused.value.status, refused.value.retry_after_s) == (429, 60)
