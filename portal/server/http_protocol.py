@@ -133,7 +133,7 @@ class HeadDeadlineProtocol(H11Protocol):  # type: ignore[misc] # uvicorn is not 
         """Looks again at what the other side has to do."""
         if self._is_over:
             return
-        if self.transport.get_write_buffer_size() or self.flow.write_paused:
+        if self._untaken_bytes() or self.flow.write_paused:
             if self._owed is not _Owed.TAKING:
                 self._wait_until_taken()
             return
@@ -165,19 +165,24 @@ class HeadDeadlineProtocol(H11Protocol):  # type: ignore[misc] # uvicorn is not 
 
     def _wait_until_taken(self) -> None:
         self._owed, self._taken = _Owed.TAKING, self._find_taken()
-        held = self.transport.get_write_buffer_size()
+        held = self._untaken_bytes()
         peers.wait(self, TAKE_S, self._look_whether_taken, held_bytes=held)
 
     def _look_whether_taken(self) -> None:
         peers.let_go(self)
-        if self._taken == self._find_taken() and self.transport.get_write_buffer_size():
+        if self._taken == self._find_taken() and self._untaken_bytes():
             self.give_up()
             return
         self._owed = None
         self._note()
 
     def _find_taken(self) -> tuple[int, int]:
-        return taken_bytes(self.transport), self.transport.get_write_buffer_size()
+        return taken_bytes(self.transport), self._untaken_bytes()
+
+    def _untaken_bytes(self) -> int:
+        """What waits here to be taken, of all layers."""
+        below = 0 if self.outer is None else self.outer.untaken_bytes()
+        return int(self.transport.get_write_buffer_size()) + below
 
     def _refuse(self, status: int, text: str) -> None:
         if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:

@@ -16,8 +16,9 @@ from typing import Any, Protocol
 from portal.server.descriptors import descriptor_limit
 
 # Half of what this process may open: where that is 1,024, all websockets of people (500) may begin at
-# once, as after a restart, and those that live have the rest.
-MAX_WAITING = descriptor_limit() // 2
+# once, as after a restart, and those that live have the rest. Containers may open a million, for which there is no
+# memory.
+MAX_WAITING = min(descriptor_limit() // 2, 4096)
 MAX_HELD_BYTES = 48 * 1024**2  # of answers, in our own memory; what the kernel holds is not counted
 # struct tcp_info of Linux (include/uapi/linux/tcp.h): `tcpi_bytes_acked`, since 4.1.
 _ACKED_AT = 120
