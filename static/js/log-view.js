@@ -79,8 +79,13 @@ export class LogView {
   showUnfinished(replica, { t, text }) {
     const parts = segments(afterReturn(text), plainStyle());
     const plain = parts.map((part) => part.text).join("");
-    const row = this.unfinished.get(replica);
+    let row = this.unfinished.get(replica);
     this.hasTimes ||= Boolean(t);
+    if (row) Object.assign(row, { text: plain, parts });
+    if (row && this.#isGone(row)) {
+      this.#dropUnfinished(replica);
+      row = undefined;
+    }
     if (!row) {
       const fresh = { kind: "line", replica, time: t ?? "", text: plain, parts };
       this.unfinished.set(replica, fresh);
@@ -88,12 +93,20 @@ export class LogView {
       this.#schedule();
       return;
     }
-    Object.assign(row, { text: plain, parts });
     const before = this.elements.get(row);
     if (!before?.isConnected) return;
     const element = this.#lineElement(row);
     before.replaceWith(element);
     this.elements.set(row, element);
+  }
+
+  /** Whether a row was trimmed, in part at least: other replicas may write much while a line is open.
+   * @param {Row} row
+   */
+  #isGone(row) {
+    if (this.pending.includes(row)) return false;
+    const element = this.elements.get(row);
+    return !this.rows.includes(row) || (element && !element.isConnected && this.#matches(row));
   }
 
   /** @param {string} replica */

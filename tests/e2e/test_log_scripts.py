@@ -83,6 +83,27 @@ def test_a_flood_keeps_the_page_small_and_says_what_is_missing(open_log: OpenLog
     assert log.evaluate(at_end)
 
 
+def test_a_bar_is_seen_again_after_a_flood_of_another_replica(open_log: OpenLog) -> None:
+    page, server = open_log("running")
+
+    def bar(text: str) -> None:
+        server.send(type="unfinished", replica="worker-0", lines=[{"t": "", "text": text}])
+
+    log = page.get_by_role("log")
+    bar("10%")
+    expect(log).to_contain_text("10%")
+    for start in range(0, 7_000, 1000):
+        server.lines("worker-1", *[f"line {n}" for n in range(start, start + 1000)])
+    expect(log).to_contain_text("line 6999", timeout=20_000)
+    for text in ("55%", "56%"):
+        bar(text)
+        expect(log).to_contain_text(text)
+    assert [row for row in log_rows(page) if "%" in row] == ["56%"]
+    server.lines("worker-0", "100%")
+    expect(log).to_contain_text("100%")
+    assert [row for row in log_rows(page) if "%" in row] == ["100%"]
+
+
 def test_who_reads_further_up_is_left_alone(open_log: OpenLog) -> None:
     page, server = open_log("running")
     server.lines("worker-0", *[f"line {n}" for n in range(400)])
