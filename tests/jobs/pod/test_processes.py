@@ -107,7 +107,7 @@ BEGINS = {
         "echo ready; until [ -e listed ]; do sleep 0.02; done; {saver}; true",
         "asked",
     ),
-    "by a trap": ("trap '{saver}; exit' TERM; echo ready; sleep 60 & wait", "kept"),
+    "by a trap": ("trap '{saver}; exit' TERM; sleep 60 & echo ready; wait", "kept"),
 }
 
 
