@@ -157,7 +157,7 @@ def read_document(text: str, most_bytes: int = MAX_BYTES) -> Document:
         body = composer.document()
         if not isinstance(body, dict):
             composer.note(0, _("write fields such as name, image and command, each with a colon."))
-    except (RecursionError, _TooMuchError):
+    except (RecursionError, yaml.composer.ComposerError):
         pass  # which is noted
     except yaml.MarkedYAMLError as error:
         # What is never closed is noticed below the last line; the other mark says where it began.
@@ -210,10 +210,6 @@ def _renamed(of_paths: Mapping[str, T]) -> dict[str, T]:
         if first != "replicas":
             found[f"{_RENAMED.get(first, first)}{dot}{rest}"] = one
     return found
-
-
-class _TooMuchError(Exception):
-    """The values cannot all be kept."""
 
 
 class _Composer:
@@ -317,7 +313,7 @@ class _Composer:
                 "there are too many values up to here, or the names they stand in are too long."
             )
             self.note(first.start_mark.line, text, path[:1])
-            raise _TooMuchError
+            raise yaml.composer.ComposerError(problem=text)
         self.lines[".".join(path)] = first.start_mark.line + 1
         return self._value(event, path)
 
