@@ -138,15 +138,15 @@ class LineReader:
         """Takes what came; `take` gives it out."""
         if self._cut_bytes is not None:
             known = len(self._cut_end)
-            seen = self._cut_end + chunk
-            end = seen.find(b"\n")
-            while end >= 0 and seen.endswith(UNFINISHED, 0, end):  # it goes on behind it
-                end = seen.find(b"\n", end + 1)
-            self._cut_bytes += (len(seen) if end < 0 else end) - known
+            joined = self._cut_end + chunk
+            end = joined.find(b"\n")
+            while end >= 0 and joined.endswith(UNFINISHED, 0, end):  # it goes on behind it
+                end = joined.find(b"\n", end + 1)
+            self._cut_bytes += (len(joined) if end < 0 else end) - known
             if end < 0:
-                self._cut_end = _end_of(seen)
+                self._cut_end = _end_of(joined)
                 return
-            chunk = self._cut_marker() + seen[end:]
+            chunk = self._cut_marker() + joined[end:]
             self._cut_bytes = None
         self._chunks.append(chunk)
         self.pending_bytes += len(chunk)
