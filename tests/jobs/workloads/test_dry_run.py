@@ -264,5 +264,6 @@ def test_the_form_shows_what_the_cluster_says(
     assert SECURITY in told
     cluster.is_down = True
     page = page_of(client.post("/trainings/new/", asked))
-    assert "did not answer" in page.one(id="errors").text
+    said_at = "yaml-error" if "yaml" in typed else "errors"
+    assert "did not answer" in page.one(id=said_at).text
     assert nothing_is_there(cluster)
