@@ -5,8 +5,6 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
 
-    older_code_may_run = True  # the database itself fills the columns of rows that know nothing of them
-
     dependencies = [
         ('jobs', '0024_dry_run_askers'),
     ]
