@@ -1,4 +1,4 @@
-"""What a researcher's first trainings run into, in a real browser, on the embedded cluster: each is told as it is."""
+"""What a researcher's first trainings run into, in a real browser, on the embedded cluster: what the page says of each is so."""
 
 import re
 import time
@@ -100,11 +100,11 @@ def test_a_kernel_that_was_ended_for_memory_is_an_event_and_a_line(
     with enter(notebook).kernel() as kernel, pytest.raises((TimeoutError, AssertionError)):
         kernel.run(FULL, timeout_s=20)
 
-    def told() -> list[str]:
+    def events() -> list[str]:
         found = ada.get(f"{notebook.path}events/")["results"]
         return [e["message"] for e in found if e["reason"] == "process_out_of_memory"]
 
-    [message] = wait_for("it is an event", told, timeout_s=150)
+    [message] = wait_for("it is an event", events, timeout_s=150)
     assert "1Gi" in message
     page.goto(f"/notebooks/{notebook.id}/")
     expect(page.locator("#memory-kill")).to_contain_text("1Gi")

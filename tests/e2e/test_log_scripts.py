@@ -93,7 +93,8 @@ def test_a_bar_is_seen_again_after_a_flood_of_another_replica(open_log: OpenLog)
     bar("10%")
     expect(log).to_contain_text("10%")
     for start in range(0, 7_000, 1000):
-        server.lines("worker-1", *[f"line {n}" for n in range(start, start + 1000)])
+        texts = [f"line {n}" for n in range(start, start + 1000)]
+        server.lines("worker-1", *texts)
     expect(log).to_contain_text("line 6999", timeout=20_000)
     for text in ("55%", "56%"):
         bar(text)

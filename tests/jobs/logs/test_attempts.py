@@ -195,7 +195,7 @@ async def test_of_a_long_log_a_kubelet_may_have_the_end_alone(
     assert first == b"[homeport] with times there are only the lines that the node still has"
 
 
-BAR = (b"1", b"2", *(state + UNFINISHED for state in (b"\r10%", b"\r20%", b"\r30%")))
+BAR = (b"1", b"2", b"\r10%" + UNFINISHED, b"\r20%" + UNFINISHED, b"\r30%" + UNFINISHED)
 
 
 @pytest.mark.parametrize(

@@ -483,7 +483,7 @@ MISSED = "run.sh: line 2: nvidia-smi: command not found\n"
 WENT_ON = [
     (MISSED + "run.sh: line 3: 41 Killed python train.py\n", 137, "exit_code"),
     (MISSED + "epoch 1\nLoss is nan\n", 1, "exit_code"),
-    ("bash: /root/.bashrc: No such file or directory\nepoch 1\nLoss is nan\n", 1, "exit_code"),
+    ("bash: /home/ada/.bashrc: No such file or directory\nepoch 1\nLoss is nan\n", 1, "exit_code"),
     (MISSED + "cleaning up\n", 127, "shell_command_missing"),
     (MISSED, 1, "shell_command_missing"),
     (MISSED, 137, "exit_code"),

@@ -31,7 +31,7 @@ def _texts(begins: Sequence[str], chars: int) -> Iterator[str]:
                 yield text
 
 
-def _look(pattern: re.Pattern[str], *, anywhere: bool) -> None:
+def _search(pattern: re.Pattern[str], *, anywhere: bool) -> None:
     for text in _texts(_BEGINS, _CHARS):
         pattern.match(text)
         pattern.fullmatch(text)
@@ -56,4 +56,4 @@ if __name__ == "__main__":
         _hint()
     else:
         how, text, flags = sys.argv[1:]
-        _look(re.compile(text, int(flags)), anywhere=how == "anywhere")
+        _search(re.compile(text, int(flags)), anywhere=how == "anywhere")

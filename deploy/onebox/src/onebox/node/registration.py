@@ -107,7 +107,7 @@ class Registration:
             beats += 1
             try:
                 await self._renew_lease()
-                await self._tell_images()
+                await self._report_images()
                 if beats % round(STATUS_S / RENEW_S) == 0 or not self._is_told:
                     await self.send_status(is_ready=True)
                     self._is_told = True
@@ -141,7 +141,7 @@ class Registration:
             condition["lastTransitionTime"] = kept or format_time(now)
         await self._client.patch(f"{self._path}/status", {"status": status}, kind="strategic")
 
-    async def _tell_images(self) -> None:
+    async def _report_images(self) -> None:
         """Say which images can be had here and what others lack, where that has changed."""
         told = self._images_text()
         if told != self._told_images:

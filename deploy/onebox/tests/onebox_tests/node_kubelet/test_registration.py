@@ -95,7 +95,7 @@ async def test_the_node_says_what_its_images_lack_and_again_when_that_changes(
             return stream(request, hold=True)
         return ok({"metadata": {"uid": "u", "resourceVersion": "1"}, "items": [{}]})
 
-    def told() -> list[Any]:
+    def reported() -> list[Any]:
         kept = [one.body["metadata"] for one in api.seen if "metadata" in (one.body or {})]
         texts = [meta.get("annotations", {}).get("homeport.dev/images") for meta in kept]
         return [json.loads(text) for text in texts if text]
@@ -107,10 +107,10 @@ async def test_the_node_says_what_its_images_lack_and_again_when_that_changes(
     running = asyncio.create_task(node.run())
     leases = len(api.seen)
     await api.wait_for(lambda: len(api.seen) > leases + 5)
-    assert told() == [{"docker.io/lab/x:1": "needs a"}]
+    assert reported() == [{"docker.io/lab/x:1": "needs a"}]
     lacks["docker.io/lab/x:1"] = ""
-    await api.wait_for(lambda: len(told()) == 2)
-    assert told()[1] == lacks
+    await api.wait_for(lambda: len(reported()) == 2)
+    assert reported()[1] == lacks
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
