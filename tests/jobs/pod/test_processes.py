@@ -119,7 +119,8 @@ BEGINS = {
         "echo ready; until [ -e listed ]; do sleep 0.02; done; {saver}; true",
         "asked",
     ),
-    "by a trap": ("trap '{saver}; exit' TERM; sleep 60 & echo ready; wait", "kept"),
+    # What a shell has forked and not yet made another program of may lose a signal, so it waits in short sleeps.
+    "by a trap": ("trap '{saver}; exit' TERM; echo ready; while :; do sleep 0.05; done", "kept"),
 }
 
 
@@ -154,4 +155,7 @@ def test_what_began_before_the_request_is_asked_and_what_a_trap_begins_is_not(
     assert os.read(program.output_fd, 100) == b"ready\n"
     program.ask(signal.SIGTERM)
     with open(program.output_fd, "rb") as output:
-        assert output.read() == f"{said}\n".encode()
+        lines = output.read().splitlines()
+    assert [line for line in lines if line != b"Terminated"] == [
+        said.encode()
+    ]  # as a shell may say of a child
