@@ -66,7 +66,8 @@ def artifacts(request: HttpRequest, job: Workload) -> dict[str, Any]:
     files = read_body(request, FilesBody).files
     _check_paths(files)
     refuse_archived(job)
-    if _are_kept(job, files):
+    files = _not_kept(job, files)
+    if not files:
         return {"links": {}, "refused": {}}
     links: dict[str, Any] = {}
     refused: dict[str, str] = {}
@@ -97,10 +98,10 @@ def artifacts(request: HttpRequest, job: Workload) -> dict[str, Any]:
     return {"links": links, "refused": refused}
 
 
-def _are_kept(job: Workload, files: list[FileBody]) -> bool:
-    """Whether all of them are listed in these versions, so that nothing is to be done."""
+def _not_kept(job: Workload, files: list[FileBody]) -> list[FileBody]:
+    """Those that are not listed in these versions; of others nothing is to be done, and the store is not asked."""
     rows = {row.path: row for row in job.artifacts.filter(path__in=[file.path for file in files])}
-    return all(_is_kept(rows.get(file.path), file) for file in files)
+    return [file for file in files if not _is_kept(rows.get(file.path), file)]
 
 
 def _is_kept(row: Artifact | None, file: FileBody) -> bool:
@@ -139,7 +140,8 @@ def artifacts_done(request: HttpRequest, job: Workload) -> dict[str, Any]:
     files = read_body(request, FilesBody).files
     _check_paths(files)
     refuse_archived(job)
-    if _are_kept(job, files):
+    files = _not_kept(job, files)
+    if not files:
         return {}
     store = get_store()
     for file in files:
