@@ -13,6 +13,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 # For a request of which the rest is not read.
 CLOSE = (b"connection", b"close")
 REPORT_PODS = "homeport.report_pods"  # in the scope of a request by the pods' door
+STRANGERS = ""  # by what calls by that door are counted whose token or link is not valid
 
 
 def name_route(scope: Message, name: str) -> None:
@@ -23,11 +24,15 @@ def name_route(scope: Message, name: str) -> None:
     scope.get("route", {})["name"] = name
 
 
-def report_pods(scope: Message, count: int) -> None:
-    """Says how many pods share the token of a request, for the layer that limits its calls."""
+def report_pods(scope: Message, count: int, holder: str | None = None) -> None:
+    """Says how many pods share the token of a request, for the layer that limits their calls.
+
+    Args:
+        holder: by what later calls of these pods are counted; None: by what this one is.
+    """
     report = scope.get(REPORT_PODS)
     if report is not None:
-        report(count)
+        report(count, holder)
 
 
 async def send_answer(

@@ -128,13 +128,16 @@ def _exchange(
         return body
     text = f"{parts.netloc} answered {response.status}: {_sentence(body)}"
     if response.status in (408, 425, 429) or response.status >= 500:
-        asked_for = response.getheader("Retry-After") or ""
-        retry_after_s = (
-            min(MOST_RETRY_AFTER_S, int(asked_for)) if re.match(r"[0-9]{1,6}\Z", asked_for) else 0
-        )
+        wait_s = retry_after_s(response.getheader("Retry-After"))
         is_full = response.status == INSUFFICIENT_STORAGE
-        raise PortalError(text, is_full=is_full, retry_after_s=retry_after_s)
+        raise PortalError(text, is_full=is_full, retry_after_s=wait_s)
     raise PortalError(text, response.status)
+
+
+def retry_after_s(header: Optional[str]) -> int:
+    """How many seconds a server asks to wait by `Retry-After`, at most `MOST_RETRY_AFTER_S`; 0: it does not."""
+    is_number = header and re.match(r"[0-9]{1,6}\Z", header)
+    return min(MOST_RETRY_AFTER_S, int(header)) if header and is_number else 0
 
 
 def _sentence(body: bytes) -> str:

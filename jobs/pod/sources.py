@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from jobs.pod import git, unpack
 from jobs.pod.addresses import TRIES, check_url, pause_s, shown, unreachable
 from jobs.pod.errors import PodError, PortalError
-from jobs.pod.portal_client import PortalClient, starting_budget
+from jobs.pod.portal_client import PortalClient, retry_after_s, starting_budget
 from jobs.pod.protocol import codes
 
 BUNDLE_MAX_BYTES = 512 * 1024**2  # unless the configuration says otherwise
@@ -121,7 +121,9 @@ def _download_bundle(
             with opener.open(request, timeout=URL_TIMEOUT_S) as response:
                 digest = _save(response, path, limit_bytes)
         except urllib.error.HTTPError as error:
-            raise PortalError(f"the object store answered {error.code}") from error
+            wait_s = retry_after_s(error.headers.get("Retry-After"))
+            text = f"the object store answered {error.code}"
+            raise PortalError(text, retry_after_s=wait_s) from error
         except (OSError, http.client.HTTPException) as error:
             raise PortalError(f"the object store does not answer: {error}") from error
         if digest != answer["sha256"]:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from jobs.kinds.interactive.tokens import is_portal_token, is_usage_token
 from jobs.kinds.training.tokens import is_job_token
-from portal.asgi_answer import Message
+from portal.asgi_answer import STRANGERS, Message
 from portal.storage import get_store
 from portal.storage.folder import STORE_PATH, FolderStore
 from portal.storage.store import StoreError
@@ -24,7 +24,11 @@ _TOKENS: dict[str, dict[str, Callable[[UUID, str], bool]]] = {
     "jobs": {"": is_job_token},
     "services": {"": is_portal_token, "/usage": is_usage_token},
 }
-STRANGERS = ""
+
+
+def bundles_caller(tenant_id: UUID) -> str:
+    """By what links of a namespace's uploads are counted."""
+    return f"{tenant_id}/bundles/"
 
 
 def bearer_token(header: str) -> str:

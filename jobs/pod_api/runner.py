@@ -27,8 +27,10 @@ from jobs.kinds.training.tokens import is_job_token
 from jobs.limits import lacking_room
 from jobs.models import Bundle, Workload
 from jobs.pod_api.base import pod_view, read_body
+from jobs.pod_api.callers import bundles_caller
 from jobs.rules import archives
 from jobs.rules.states import FINAL_REPLICA_STATES, Desired
+from portal.asgi_answer import report_pods
 from portal.errors import Refused
 from portal.storage import get_store
 
@@ -116,6 +118,7 @@ def source(request: HttpRequest, job: Workload) -> dict[str, Any]:
     bundle = Bundle.objects.filter(pk=wanted, tenant_id=job.tenant_id).first() if wanted else None
     if bundle is None:
         raise Refused("the code that was uploaded for this training was deleted", "not_found", 404)
+    report_pods(getattr(request, "scope", {}), job.pod_count, bundles_caller(job.tenant_id))
     link = get_store().link_get(bundle.storage_key)
     return link.as_json() | {
         "sha256": bundle.sha256,

@@ -12,10 +12,12 @@ import math
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from portal.asgi_answer import (
     CLOSE,
     REPORT_PODS,
+    STRANGERS,
     App,
     Message,
     Receive,
@@ -34,6 +36,7 @@ WAITING_PER_POD = 2  # a runner calls from two threads
 LEAST_WAITING = 4
 WAIT_S = 5.0  # less than a gate waits for an answer (TIMEOUT_S of jobs/pod/gatekeeper/portal.py)
 MOST_WAITING = 2000  # of all tokens together
+MOST_WAITING_UNKNOWN = 500  # of one whose number of pods nobody has said yet
 PAUSE_S = 1.0  # before a refusal
 MOST_PAUSING = 100  # refusals of a token; the others come at once
 _BURST_S = 1.0
@@ -41,7 +44,7 @@ _TICK_S = 0.001  # timers may come a little early
 _MOST_HOLDERS = 10_000
 
 
-# By what a call is counted; all together are one whose token or link is not valid.
+# By what a call is counted; all whose token or link is not valid are `STRANGERS` together.
 FindCaller = Callable[[Message], str]
 
 
@@ -116,10 +119,10 @@ class _Holder:
 
     @property
     def most_waiting(self) -> int:
-        """Until the first answer says how many pods there are, it may be any number."""
-        return (
-            MOST_WAITING if self.pods is None else max(LEAST_WAITING, WAITING_PER_POD * self.pods)
-        )
+        """Until the first answer says how many pods there are, it may be many."""
+        if self.pods is None:
+            return MOST_WAITING_UNKNOWN
+        return max(LEAST_WAITING, WAITING_PER_POD * self.pods)
 
     @property
     def is_idle(self) -> bool:
@@ -160,14 +163,25 @@ class PodsPace:
             await send(message)
 
         try:
-            await self._app({**scope, REPORT_PODS: holder.report_pods}, receive, send_and_note)
+            report = partial(self._report_pods, holder)
+            await self._app({**scope, REPORT_PODS: report}, receive, send_and_note)
         finally:
             give_back()
+
+    def _report_pods(self, caller: _Holder, count: int, other: str | None) -> None:
+        if other is None:
+            caller.report_pods(count)
+        else:
+            # What many trainings of a namespace fetch is made for the largest of them.
+            holder = self._holder(other)
+            holder.report_pods(max(count, holder.pods or 0))
 
     def _holder(self, key: str) -> _Holder:
         holder = self._holders.get(key)
         if holder is None:
             holder = self._holders[key] = _Holder()
+            if key == STRANGERS:
+                holder.report_pods(1)
             if len(self._holders) > _MOST_HOLDERS:
                 oldest, found = next(iter(self._holders.items()))
                 if found.is_idle:

@@ -1,16 +1,18 @@
 """What a program in a pod is told where the portal or the store cannot be asked."""
 
+import hashlib
 import http.client
 import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs.pod import portal_client
+from jobs.pod import portal_client, sources
 from jobs.pod.portal_client import MOST_RETRY_AFTER_S, PortalClient, PortalError, RetryBudget
 
 
@@ -43,7 +45,7 @@ def answering(*answers: tuple[int, str]) -> Iterator[str]:
     left = list(answers)
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+        def do_GET(self) -> None:
             status, retry_after = left.pop(0)
             self.send_response(status)
             if retry_after:
@@ -51,6 +53,8 @@ def answering(*answers: tuple[int, str]) -> Iterator[str]:
             self.send_header("Content-Length", "2")
             self.end_headers()
             self.wfile.write(b"{}")
+
+        do_POST = do_GET
 
         def log_message(self, *_words: Any) -> None:
             pass
@@ -102,3 +106,17 @@ def test_who_is_told_to_come_again_later_does_so_then(
         portal = PortalClient(url, "token")
         assert RetryBudget(600, 600).keep_trying(lambda: portal.post("jobs/", {})) == {}
     assert clock.now == pytest.approx(waited_s, abs=0.3)
+
+
+def test_so_does_who_fetches_code_from_the_store(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(portal_client, "time", clock)
+    with answering((429, "7"), (200, "")) as url:
+        about = {"url": url, "file_name": "train.py", "sha256": hashlib.sha256(b"{}").hexdigest()}
+        monkeypatch.setattr(PortalClient, "post", lambda *_about: about)
+        config = {"id": "x", "source": {"bundle": "x"}, "limits": {}}
+        sources.bring(config, PortalClient(url, "token"), str(tmp_path))
+    assert (tmp_path / "train.py").read_bytes() == b"{}"
+    assert clock.now == pytest.approx(7, abs=0.3)

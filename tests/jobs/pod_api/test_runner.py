@@ -5,6 +5,7 @@ Bodies that are refused are rows of tests/recorded (`given/doors.yaml`).
 
 import io
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.utils import timezone
@@ -14,7 +15,8 @@ from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import find_log
 from jobs.models import Artifact, Bundle, LogSegment, Replica, ReplicaArchive, Workload
 from jobs.pod.protocol import codes
-from jobs.pod_api import base, logs
+from jobs.pod_api import base, logs, runner
+from jobs.pod_api.callers import find_caller
 from jobs.rules.states import Desired, ReplicaState, WorkloadState
 from portal.storage.folder import FolderStore
 from portal.storage.store import Store
@@ -92,6 +94,24 @@ def test_the_source_is_a_link_to_the_tenants_own_bundle(job: Workload, door: Doo
     bundle.tenant = make_tenant("mallory")
     bundle.save()
     assert door.post("source/")[0] == 404
+
+
+def test_the_pods_that_are_told_a_link_are_counted_where_the_link_is(
+    job: Workload, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So all pods of a large training may fetch its code at once."""
+    reported: list[tuple[int, str]] = []
+    monkeypatch.setattr(
+        runner, "report_pods", lambda _scope, count, holder: reported.append((count, holder))
+    )
+    bundle = Bundle.objects.create(
+        tenant=job.tenant, file_name="code.zip", sha256="a" * 64, size_bytes=7
+    )
+    job.spec["source"] = {"bundle": str(bundle.pk)}
+    job.save()
+    link = urlsplit(door.post("source/")[1]["url"])
+    by = find_caller({"method": "GET", "path": link.path, "query_string": link.query.encode()})
+    assert reported == [(job.pod_count, by)]
 
 
 def test_a_segment_is_part_of_the_log_once_its_bytes_are_there(
@@ -322,6 +342,25 @@ def test_an_artifact_is_listed_once_its_bytes_are_there(door: Door, store: Folde
     with open_artifact(row) as opened:
         assert opened.read() == DATA
     assert door.post("artifacts/", {"files": [file()]}) == (200, {"links": {}, "refused": {}})
+
+
+def test_the_store_is_asked_only_about_what_is_new(
+    door: Door, store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that brings 500 names again holds a thread no longer than it takes to look them up."""
+    for number in range(3):
+        leave(door, store, file(f"artifacts/{number}"))
+    asked: list[str] = []
+    find_size = FolderStore.find_size
+
+    def count(self: FolderStore, key: str) -> int | None:
+        asked.append(key)
+        return find_size(self, key)
+
+    monkeypatch.setattr(FolderStore, "find_size", count)
+    leave_again = [file(f"artifacts/{number}") for number in range(3)] + [file("artifacts/new")]
+    assert door.post("artifacts/done/", {"files": leave_again})[0] == 409
+    assert len(asked) == 1
 
 
 def test_a_newer_version_replaces_the_older_only_when_it_is_there(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portal.asgi_answer import Message, report_pods, send_answer
+from portal.asgi_answer import STRANGERS, Message, report_pods, send_answer
 from portal.server import pods_pace
 from portal.server.pods_pace import (
     AT_ONCE,
@@ -57,6 +57,7 @@ class Door:
 
     Attributes:
         most: how many of a token, and of what kind of path, it has worked on at once.
+        reports: token -> by what later calls of so many pods are counted.
     """
 
     def __init__(self, pods: dict[str, int] | None = None, work_s: float = 0.01) -> None:
@@ -65,6 +66,7 @@ class Door:
         self._working: Counter[tuple[str, str]] = Counter()
         self.most: Counter[tuple[str, str]] = Counter()
         self.begun: list[float] = []
+        self.reports: dict[str, tuple[str, int]] = {}
         self._app = PodsPace(self._answer, lambda scope: scope["token"])
 
     async def _answer(self, scope: Message, _receive: Any, send: Any) -> None:
@@ -74,6 +76,9 @@ class Door:
         self.begun.append(asyncio.get_running_loop().time())
         try:
             await asyncio.sleep(self._work_s)
+            if scope["token"] in self.reports:
+                holder, pods = self.reports[scope["token"]]
+                report_pods(scope, pods, holder)
             if scope["token"] in self._pods:
                 report_pods(scope, self._pods[scope["token"]])
             await send_answer(send, 200, b"{}", b"application/json")
@@ -184,6 +189,46 @@ def test_who_waits_in_vain_is_told_so_and_takes_no_turn() -> None:
         assert await door.together(AT_ONCE) == {200: AT_ONCE}
 
     run(hang, work_s=100.0)
+
+
+def test_strangers_wait_in_few_places() -> None:
+    """However many tokens they try: all of them are one."""
+
+    async def come(door: Door) -> None:
+        found = await door.together(500, token=STRANGERS)
+        assert found == {200: AT_ONCE + LEAST_WAITING, 429: 500 - AT_ONCE - LEAST_WAITING}
+        transfers = await door.together(500, token=STRANGERS, path=STORED)
+        most = pods_pace.AT_ONCE_OF_STORE + LEAST_WAITING
+        assert transfers == {200: most, 429: 500 - most}
+
+    run(come)
+
+
+@pytest.mark.parametrize("path", ["/internal/v1/x/", STORED])
+def test_one_of_whom_nothing_is_known_leaves_places_for_others(path: str) -> None:
+    async def come(door: Door) -> None:
+        flooding = asyncio.create_task(door.together(3000, path=path))
+        await asyncio.sleep(0)
+        others = await asyncio.gather(*(door.together(8, token=f"other {n}") for n in range(100)))
+        assert sum(others, Counter()) == {200: 800}
+        assert (await flooding)[200] < 1000
+
+    run(come)
+
+
+def test_all_pods_of_a_training_may_fetch_its_code_at_once() -> None:
+    """Their links are counted by the namespace; how many pods there are a call of the training says."""
+
+    async def fetch(door: Door) -> None:
+        door.reports["a"] = ("bundles", 100)
+        assert (await door.call())[0] == 200
+        door.reports["small"] = ("bundles", 1)  # another training of the namespace
+        assert (await door.call("small"))[0] == 200
+        assert await door.together(100, token="bundles", path=STORED) == {200: 100}
+        assert door.most["bundles", STORED] > pods_pace.AT_ONCE_OF_STORE
+
+    # As large code does on a slow network.
+    run(fetch, work_s=30.0)
 
 
 def test_there_is_an_end_of_those_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
