@@ -2,7 +2,7 @@
 
 Frames are `{"type": "changed", "kind", "id", "revision"}`; the page fetches anew what it shows. A
 burst of changes of one thing is one frame. A frame may be lost with the connection: after it opened
-a new one, a page compares revisions.
+a new one, a page compares revisions. From then on it hears of everything.
 """
 
 import asyncio
@@ -35,11 +35,13 @@ class LiveConsumer(UserSocket):
     kind = "live"
     _work: asyncio.Task[None] | None = None
 
-    async def on_open(self) -> None:
+    async def before_accept(self) -> None:
         self._joined: set[str] = set()
         self._waiting: dict[tuple[str, str], dict[str, Any]] = {}
         self._wake = asyncio.Event()
         await self._join()
+
+    async def on_open(self) -> None:
         self._work = asyncio.create_task(self._tell(), name="live")
 
     async def on_close(self) -> None:

@@ -121,11 +121,15 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
     _leaving: asyncio.Task[None] | None = None
 
     # --- what inheritors say ---
+    async def before_accept(self) -> None:
+        """The person is known, and the browser does not know yet that the connection is open: what it reads then is
+        newer than all that is not heard."""
+
     async def on_open(self) -> None:
-        """The person is known: begin. May close with a code."""
+        """The browser knows: begin. May close with a code."""
 
     async def on_close(self) -> None:
-        """The connection is over: stop what was begun. Called once for each `on_open`."""
+        """The connection is over: stop what was begun. Called once for each `before_accept`."""
 
     async def still_allowed(self) -> int | None:
         """Called every `LOOK_AGAIN_S`; a close code when the right is gone."""
@@ -144,10 +148,11 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close()  # before the handshake is accepted: 403
             return
         person = await find_person(badge)
-        await self.accept()
         if person is None:
+            await self.accept()
             await self.close(NOT_SIGNED_IN)
         elif _open[person.pk] >= MAX_PER_USER or _open.total() >= MAX_SOCKETS:
+            await self.accept()
             await self.close(TRY_LATER)
         else:
             self.user = person
@@ -156,8 +161,13 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             self._is_counted = True
             process.websockets.add(self._send_away)
             metrics.WEBSOCKETS.labels(self.kind).inc()
-            self._guard = asyncio.create_task(self._or_later(self._watch(badge)))
-            await self._or_later(self.on_open())
+            await self._or_later(self._begin(badge))
+
+    async def _begin(self, badge: Badge) -> None:
+        await self.before_accept()
+        await self.accept()
+        self._guard = asyncio.create_task(self._or_later(self._watch(badge)))
+        await self.on_open()
 
     async def close(self, code: int | None = None, reason: str | None = None) -> None:
         """Harmless when it was closed before."""

@@ -3,13 +3,15 @@
  * A part says what it shows: `data-live="job:<id>"`, `data-live="job"` (any), several with blanks,
  * and which revision: `data-revision`. It is re-read by its own `hx-get` on the event `refresh`.
  * A message may be lost, so after each (re)connection one part of each object is asked for again;
- * the server answers 204 when nothing has changed.
+ * the server answers 204 when nothing has changed. A part that could not be read is asked for again
+ * by and by, since its change is told once.
  */
 
 import { Socket } from "./socket.js";
 
 const PAUSE_MS = 400; // between two reads of the same part
 const SHOW_LOST_AFTER_MS = 4000;
+const LONGEST_WAIT_MS = 15_000; // before a part is asked for again that could not be read
 
 /** @type {Map<string, number>} element id -> when it was last asked for */
 const askedAt = new Map();
@@ -19,6 +21,8 @@ const timers = new Map();
 const busy = new Set();
 /** @type {Map<string, number>} id -> the revision that was announced while it was being read */
 const again = new Map();
+/** @type {Map<string, number>} element id -> how often in a row it could not be read */
+const failures = new Map();
 /** A form is on its way and another page will come: what this one shows may be gone already. */
 let isLeaving = false;
 
@@ -50,11 +54,25 @@ function refresh(element, revision = Infinity) {
   timers.set(id, setTimeout(ask, wait));
 }
 
-/** @param {string} id of an element whose answer has come */
-function answered(id) {
+/**
+ * @param {string} id of an element whose answer has come
+ * @param {number} status of the answer; 0: there was none
+ */
+function answered(id, status) {
   const revision = again.get(id) ?? 0;
-  if (!busy.delete(id) || !again.delete(id)) return;
+  if (!busy.delete(id)) return;
+  const hasWaiting = again.delete(id);
   const element = document.getElementById(id);
+  if (status === 0 || status === 429 || status >= 500) {
+    const count = (failures.get(id) ?? 0) + 1;
+    failures.set(id, count);
+    const waitMs = Math.min(LONGEST_WAIT_MS, 1000 * 2 ** count) * (0.5 + Math.random() / 2);
+    askedAt.set(id, Date.now() + waitMs - PAUSE_MS);
+    if (element) refresh(element);
+    return;
+  }
+  failures.delete(id);
+  if (!hasWaiting) return;
   // The answer may already show what was announced while it was on its way.
   if (element && !(Number(element.dataset.revision) >= revision)) refresh(element);
 }
@@ -142,7 +160,8 @@ export function startLive() {
   });
   // The element that asked may have been replaced by now; its id is the same.
   document.addEventListener("htmx:afterRequest", (event) => {
-    answered(event.detail.requestConfig?.elt?.id ?? event.detail.elt.id);
+    const { elt, requestConfig, xhr } = event.detail;
+    answered(requestConfig?.elt?.id ?? elt.id, xhr?.status ?? 0);
   });
   // The answer to an action takes the place of a part that is being read: what that read brings
   // goes to an element that is gone, and htmx tells nobody of it.

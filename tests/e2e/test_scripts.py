@@ -73,6 +73,38 @@ def test_a_message_that_was_missed_is_repaired_on_reconnect(seeded: Seeded) -> N
     other.context.close()
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_part_that_could_not_be_read_is_asked_for_again(
+    seeded: Seeded, is_answered: bool
+) -> None:
+    """Its change is told once: who did not get it then showed the old state until the next change."""
+    page, live = seeded.page(), Server()
+    page.route_web_socket("**/ws/live/", live.take)
+    job = seeded.jobs["failed"]
+    open_and_settle(page, f"/trainings/{job}/", "part/artifacts/")
+    failures: list[str] = []
+
+    def fail_twice(route: Route) -> None:
+        if len(failures) == 2:
+            route.fallback()
+            return
+        failures.append(route.request.url)
+        if is_answered:
+            route.fulfill(status=503, body="busy")
+        else:
+            route.abort()
+
+    def is_read(response: Response) -> bool:
+        return "/part/header/" in response.url and response.ok
+
+    page.route("**/part/header/", fail_twice)
+    with page.expect_response(is_read, timeout=20_000):
+        live.send(type="changed", kind="job", id=job, revision=99)
+    assert len(failures) == 2
+    expect(page.locator(".toast-error")).to_have_count(0)
+    page.context.close()
+
+
 def test_an_open_fold_stays_open_when_its_part_is_read_again(seeded: Seeded) -> None:
     page, live = seeded.page(), Server()
     page.route_web_socket("**/ws/live/", live.take)

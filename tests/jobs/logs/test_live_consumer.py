@@ -1,14 +1,15 @@
 """`/ws/live/`: who hears of which changes, and how soon."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
 
 from portal import live
-from tenants import sockets
-from tenants.models import Team
+from tenants import live_socket, sockets
+from tenants.models import Team, User
 from tests.factories import make_tenant, make_user
 from tests.jobs.logs.fakes import until
 from tests.jobs.logs.served import (
@@ -40,7 +41,7 @@ async def test_a_page_hears_of_its_own_tenant_and_leads_of_theirs(world: World) 
             live.tenant_group(own.pk): 2,  # alice and her lead
             live.tenant_group(other.pk): 1,
         }
-        await until(lambda: {group: groups()[group] for group in joined} == joined)
+        assert {group: groups()[group] for group in joined} == joined
         await live.achanged("job", "1", 7, own.pk)
         await live.achanged("tenant", "2", 8, other.pk)
         await live.achanged("health", "", 9, "")
@@ -60,10 +61,27 @@ async def test_a_page_hears_of_its_own_tenant_and_leads_of_theirs(world: World) 
             assert await frame(socket) == everybodys
 
 
+async def test_who_is_told_that_the_connection_is_open_hears_of_all_that_changes_from_then_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page reads what it shows again when it is told so, and never after that."""
+    tenant = await sync_to_async(make_tenant)("alice")
+
+    groups_of = live_socket.groups_of
+
+    def slowly(user: User) -> set[str]:
+        time.sleep(0.2)
+        return groups_of(user)
+
+    monkeypatch.setattr(live_socket, "groups_of", slowly)
+    async with world.open("/ws/live/", tenant.owner) as socket:
+        await live.achanged("job", "1", 7, tenant.pk)
+        assert (await frame(socket))["id"] == "1"
+
+
 async def test_a_burst_is_one_frame_for_each_thing(world: World) -> None:
     tenant = await sync_to_async(make_tenant)("alice")
     async with world.open("/ws/live/", tenant.owner) as socket:
-        await until(lambda: groups()[live.tenant_group(tenant.pk)] == 1)
         for revision in range(1, 301):
             await live.achanged("job", "a" if revision % 2 else "b", revision, tenant.pk)
             if revision % 50 == 0:
