@@ -302,7 +302,6 @@ LANES = (
         (*BROWSER, *PEOPLE),
         command="test",
         goal_s=260,
-        load=0.5,
         needs=(_browser,),
     ),
     Lane(
@@ -311,7 +310,6 @@ LANES = (
         (*BROWSER, *PAGES),
         command="test",
         goal_s=240,
-        load=0.5,
         needs=(_browser,),
     ),
     Lane(
@@ -344,11 +342,12 @@ LANES = (
     ),
     Lane(
         "upstream",
-        "on upstream Kubernetes",
-        ("--without", "faults"),
+        "contract and pods on upstream Kubernetes",
+        ("--without", "faults", "--without", "main-job"),
         command="ci",
-        goal_s=900,
+        goal_s=420,
         program=UPSTREAM,
+        load=0.5,
         is_pytest=False,
     ),
     Lane(
@@ -362,8 +361,8 @@ LANES = (
         ),
         command="test-all",
         goal_s=660,
-        load=0.5,
         needs=(_browser,),
+        inputs=ALL_INPUTS,
     ),
     Lane(
         "whole",
@@ -371,8 +370,8 @@ LANES = (
         (*BROWSER, *WHOLE),
         command="test-all",
         goal_s=360,
-        load=0.5,
         beside=PATIENT,
+        inputs=PRODUCT_INPUTS,
     ),
     Lane(
         "upgrade",
@@ -380,8 +379,18 @@ LANES = (
         (*BROWSER, *_in(UPGRADE)),
         command="test-all",
         goal_s=600,
-        load=0.5,
         needs=(_database_servers,),
+        inputs=ALL_INPUTS,
+    ),
+    Lane(
+        "upstream-job",
+        "Homeport's main job on upstream Kubernetes",
+        ("--only", "main-job"),
+        command="ci",
+        goal_s=600,
+        program=UPSTREAM,
+        is_pytest=False,
+        inputs=ALL_INPUTS,
     ),
     Lane(
         "box",

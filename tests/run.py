@@ -45,7 +45,7 @@ TRIED_AGAIN = 3
 TOLD_EVERY_S = 60.0
 ENDS_S = {"ci": 86 * 60.0}
 # Of lanes with inputs: what failed in others is tried again in the time that is left.
-INPUTS_END_S = 74 * 60.0
+INPUTS_END_S = 66 * 60.0
 _NO_TIME = "there was no time for it, and it has not passed with these files yet"
 _PROVEN = "there was no time for it, and it has passed with the same files before"
 _PERCENT = re.compile(rb"\[\s*(\d+)%\]")
