@@ -371,7 +371,7 @@ LANES = (
         command="test-all",
         goal_s=360,
         beside=PATIENT,
-        inputs=PRODUCT_INPUTS,
+        inputs=ALL_INPUTS,
     ),
     Lane(
         "upgrade",

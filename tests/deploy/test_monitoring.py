@@ -148,7 +148,9 @@ async def test_every_query_has_an_answer(tmp_path: Path) -> None:
             "METRICS_PORT": str(metrics_port),
             "HOMEPORT_KUBECONFIG": api.kubeconfig(tmp_path),
         }
-        made = await asyncio.to_thread(program, home, "-m", "tests.portal.whole", "0", **environ)
+        made = await asyncio.to_thread(
+            program, home, "-m", "tests.portal.whole", "0", "0", **environ
+        )
         token = json.loads(made.stdout.splitlines()[-1])["token"]
         headers = {"Authorization": f"Token {token}"}
 

@@ -137,7 +137,7 @@ async def test_a_scrape_of_ten_thousand_pods(tmp_path: Path) -> None:
             "METRICS_PORT": str(metrics_port),
             "HOMEPORT_KUBECONFIG": api.kubeconfig(tmp_path),
         }
-        made = program(home, "-m", "tests.portal.whole", "0", **environ)
+        made = program(home, "-m", "tests.portal.whole", "0", "0", **environ)
         badges = json.loads(made.stdout.splitlines()[-1])
 
         async def ask(url: str, **more: Any) -> tuple[int, str]:
