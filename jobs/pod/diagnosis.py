@@ -7,8 +7,9 @@ traceback, or the last line that reports an error, are the program's last words.
 """
 
 import re
-from typing import Dict, List, NamedTuple, Optional, Pattern, Sequence, Set, Tuple
+from typing import Dict, NamedTuple, Optional, Sequence, Set
 
+from jobs.pod.causes import ANYWHERE, KNOWN, NEAR, NEAR_OF_NODE
 from jobs.pod.protocol import codes
 from jobs.pod.redaction import Redaction
 from jobs.pod.tail import OutputTail
@@ -30,186 +31,7 @@ class Finding(NamedTuple):
     detail: str
 
 
-# How near to the end such a line must stand, in lines: a program that prints "Permission denied" and
-# goes on for long has not died of it.
-_ANYWHERE = 400
-_NEAR = 12
-_NEAR_OF_NODE = 40
-# Where the lines come from: CPython, glibc, argparse, and, of GPUs, in these files:
-# the CUDA runtime's cudaGetErrorString, which PyTorch puts behind "CUDA error: "
-#   (c10/cuda/CUDAException.cpp), and the driver's names of errors, CUDA_ERROR_... (XLA's cuda_driver);
-# PyTorch's c10/cuda/CUDAFunctions.cpp (the driver, no GPU) and CUDACachingAllocator.cpp (memory);
-# PyTorch's torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (the watchdog) and NCCLUtils.cpp
-#   (ncclSystemError: ...), around ncclGetErrorString of NCCL's src/init.cc;
-# TensorFlow's core/framework/op_kernel.cc and XLA's allocators (OOM, RESOURCE_EXHAUSTED);
-# JAX's jax/_src/xla_bridge.py (a backend that is asked for and not there), CuPy's cupy/cuda/memory.pyx.
-_LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
-    (
-        codes.MISSING_MODULE,
-        _NEAR,
-        (
-            r"^(?:ModuleNotFoundError|ImportError): No module named .+",
-            # `python -m a.b`, whose package a was found and imports c.
-            r": Error while finding module specification for '(\w+)(?:\.[\w.]*)?' \(\S+ No module named '(?!\1\b)",
-        ),
-    ),
-    (
-        codes.CUDA_OUT_OF_MEMORY,
-        _ANYWHERE,
-        (
-            r"CUDA out of memory",
-            r"CUDA error: out of memory|Cuda failure (?:2 )?'out of memory'",
-            r"CUDA_ERROR_OUT_OF_MEMORY",
-            r"CUDNN_STATUS_ALLOC_FAILED",
-            r"cudaErrorMemoryAllocation",
-            r"OOM when allocating tensor",
-            r"RESOURCE_EXHAUSTED: .*(?:[Oo]ut of memory|GPU)",
-            r"cupy\.cuda\.memory\.OutOfMemoryError",
-        ),
-    ),
-    (
-        codes.CUDA_DRIVER,
-        _ANYWHERE,
-        (
-            r"CUDA driver version is insufficient",
-            r"The NVIDIA driver on your system is too old",
-            r"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-            r"no kernel image is available for execution",
-        ),
-    ),
-    (
-        codes.NO_GPU_SEEN,
-        _NEAR,
-        (
-            r"no CUDA-capable device is detected",
-            r"No CUDA GPUs are available",
-            r"Found no NVIDIA driver on your system",
-            r"invalid device ordinal",
-            r"Unable to initialize backend '(?:cuda|gpu)'",
-        ),
-    ),
-    (
-        codes.GPU_FAULT,
-        _ANYWHERE,
-        (
-            r"an illegal memory access was encountered|CUDA_ERROR_ILLEGAL_ADDRESS",
-            r"an illegal instruction was encountered|misaligned address",
-            r"device-side assert triggered",
-            r"unspecified launch failure|CUDA_ERROR_LAUNCH_FAILED",
-            r"uncorrectable ECC error encountered",
-        ),
-    ),
-    (
-        codes.SHARED_MEMORY_SHORT,
-        _ANYWHERE,
-        (
-            r"insufficient shared memory \(shm\)",
-            r"unable to open shared memory object",
-            r"DataLoader worker .* killed by signal: Bus error",
-        ),
-    ),
-    (
-        codes.PEERS_LOST,
-        # Behind it PyTorch prints the C++ frames of its watchdog.
-        _ANYWHERE,
-        (
-            r"ncclSystemError|ncclRemoteError",
-            r"NCCL error",
-            r"unhandled system error|remote process exited or there was a network error",
-            r"Watchdog caught collective operation timeout",
-            r"Some NCCL operations have failed or timed out",
-            r"Connection closed by peer \[",
-        ),
-    ),
-    (
-        codes.SHARED_LIBRARY,
-        _NEAR,
-        (
-            r"^ImportError: .*cannot open shared object file",
-            r"error while loading shared libraries",
-        ),
-    ),
-    (codes.DISK_FULL, _NEAR, (r"\[Errno (?:28|122)\]", r"No space left on device|quota exceeded")),
-    # The client of a network file system ended, or lost all its servers.
-    (
-        codes.VOLUME_LOST,
-        _NEAR,
-        (r"\[Errno (?:107|116)\]", r"Transport endpoint is not connected", r"Stale file handle"),
-    ),
-    (codes.READ_ONLY, _NEAR, (r"\[Errno 30\]", r"Read-only file system")),
-    (codes.FILE_MISSING, _NEAR, (r"^FileNotFoundError: ", r"NotFoundError: .*No such file")),
-    (codes.NOT_PERMITTED, _NEAR, (r"^PermissionError: ", r": Permission denied$")),
-    (codes.HOST_MEMORY, _NEAR, (r"^MemoryError\b", r"std::bad_alloc", r"Cannot allocate memory")),
-    (
-        codes.NAME_UNKNOWN,
-        _NEAR,
-        (r"Name or service not known", r"Temporary failure in name resolution"),
-    ),
-    (codes.ADDRESS_IN_USE, _NEAR, (r"Address already in use",)),
-    (
-        codes.BAD_ARGUMENTS,
-        _NEAR,
-        (r"error: (?:unrecognized arguments|the following arguments are required|argument )",),
-    ),
-    (codes.SYNTAX_ERROR, _NEAR, (r"^(?:SyntaxError|IndentationError|TabError): ",)),
-    # What follows is what shells and interpreters print about what they were to run: CPython, perl, Rscript, node,
-    # ruby, julia, java, dash, bash, zsh, busybox, coreutils, and MPICH's Hydra.
-    (
-        codes.WINDOWS_LINES,
-        _NEAR,
-        (
-            r"^\S+: (?:line )?\d+: .*\\r",
-            r"^\S*env: .*\\r",
-            r"^\S+: can't open file '.*\\r'",
-            r"(?:\\r|\^M): bad interpreter: ",
-        ),
-    ),
-    (
-        codes.SHELL_COMMAND_MISSING,
-        _NEAR,
-        (
-            r"^\S+: (?:line )?\d+: .+: (?:command )?not found$",
-            r"^\S*sh: [^:]+: (?:command )?not found$",
-            r"^zsh:\d+: (?:command not found|no such file or directory): ",
-            r"^\S+: line \d+: .+: cannot execute: required file not found$",
-            r": bad interpreter: ",
-            r"^\S*env: .+: No such file or directory$",
-            r"^\w+: failed to (?:run|execute) (?:command )?.+: No such file or directory$",
-        ),
-    ),
-    (
-        codes.SCRIPT_MISSING,
-        _NEAR,
-        (
-            r"^\S+: can't open file '.+': \[Errno \d+\]",
-            r"^\S+: can't find '__main__' module in ",
-            r"^\S*py\S*: No module named ",
-            r"^\S*py\S*: Error while finding (?:module specification|spec) for ",
-            r"^\S*sh: (?!line \d)[^:]+: No such file or directory$",
-            r"^\S*sh: (?:\d+: )?(?:[Cc]an't|cannot) open ",
-            r"^\S*sh: (?!\d)[^:]+: cannot open \[",
-            r"^Can't open perl script ",
-            r"^Fatal error: cannot open file '",
-            r"^ruby: No such file or directory -- ",
-            r"^ERROR: (?:LoadError: )?SystemError: opening file ",
-            r"^Error: (?:Unable to access jarfile|Could not find or load main class) ",
-            r"^\S*lua\S*: cannot open ",
-            r"\bexecvp error on file ",
-        ),
-    ),
-    # Behind it node prints where its loader stood.
-    (codes.SCRIPT_MISSING, _NEAR_OF_NODE, (r"^Error: Cannot find module '/",)),
-    (codes.MISSING_MODULE, _NEAR_OF_NODE, (r"^Error: Cannot find module '",)),
-    (
-        codes.MPI_OPTION,
-        _NEAR,
-        (r"^\S*mpi\S*: Error: unknown option ", r"^\[mpi\S+\] .*unrecognized argument "),
-    ),
-)
-_KNOWN: List[Tuple[str, int, Pattern[str]]] = [
-    (code, depth, re.compile("|".join(parts))) for code, depth, parts in _LINES
-]
-# What is the cause only where nothing else went wrong after it: a shell goes on behind a command that it did not find.
+# What a shell tells of a command: the cause,
 _OF_LAST_COMMAND = {codes.WINDOWS_LINES, codes.SHELL_COMMAND_MISSING, codes.SCRIPT_MISSING}
 # ... and, behind other lines, where it ended with such an exit code: of shells, and for a script of CPython, dash, perl
 # and Rscript; others have codes of their own.
@@ -233,7 +55,8 @@ _RETURN_IN_WORD = re.compile(r"\r(?=: |['\"\u2019])")
 _RANK = re.compile(
     r"^\[(?:(?:rank|default)\d+\]: ?(?!\[)|[^\]\s]*\d+,\d+\](?:<std(?:err|out)>)?: ?)"
 )
-_GROUP_MARGIN = re.compile(r"^(?:\s*\|)+ ?")  # of an ExceptionGroup's traceback
+# Of an ExceptionGroup's traceback.
+_GROUP_MARGIN = re.compile(r"^(?:\s*\|)+ ?|^\s*\+ (?=Exception Group Traceback )")
 # What launchers say behind their program's words. Sources: torch/distributed/elastic/multiprocessing/errors and api.py,
 # Open MPI's help-mpirun.txt and PRRTE's help-prun.txt, MPICH's src/pm/hydra (HYDT_bscd), deepspeed/launcher/launch.py.
 _EPILOGUES = [
@@ -260,6 +83,16 @@ _EPILOGUES = [
 ]
 _OF_A_LAUNCHER = re.compile(r"^(?:\S*\.)?(?:ChildFailedError|CalledProcessError)\b")
 _TRACEBACK = "Traceback (most recent call last):"
+# Before the traceback of what ended nothing: CPython's Python/errors.c and Lib/logging/__init__.py.
+_OF_NO_END = ("Exception ignored in", "--- Logging error ---")
+_CAUSED = "The above exception was the direct cause of the following exception:"  # Lib/traceback.py
+# nbclient/exceptions.py; behind it stand the cell, and IPython's traceback, whose last line names the exception.
+_OF_A_CELL = re.compile(r"^(?:\S*\.)?CellExecutionError: ")
+# Lines that report no error whatever their words: TensorFlow's, glog's and Python's levels below it, and warnings.
+_NO_ERROR = re.compile(
+    r"^\d{4}-\d\d-\d\d \S+ [IWDV] |^[IWDV]\d{4} |\b\w*Warning: |"
+    r"^(?!.*\b(?:ERROR|FATAL|CRITICAL)\b).*\b(?:INFO|DEBUG|WARNING|WARN)\b"
+)
 _NOTEBOOK = re.compile(r'^File "(?:[^"]*/)?([^"/]+\.ipynb)", line \d+')
 _SLOTS = re.compile(
     r"not enough slots available in the system to satisfy the (\d+)\s+slots", re.IGNORECASE
@@ -301,6 +134,7 @@ class LastLines:
         self._rows = text.splitlines()
         self._launchers_words = ""
         self._exception_row: Optional[int] = None
+        self._cause_row: Optional[int] = None  # of the exception that caused that one
         self._find_exception()
         self.lines = [row.strip() for row in self._rows if row.strip()]
         self._cut = self.lines[0] if tail.is_cut and self.lines else ""
@@ -320,26 +154,40 @@ class LastLines:
         if row is None:
             return ""
         line = self._rows[row].strip()
+        if _OF_A_CELL.match(line):
+            named = [more for more in self._rows[row + 1 :] if _EXCEPTION.match(more)]
+            return named[-1].strip() if named else line
         if line.endswith(":"):  # the message begins with a line break
             line += " " + next((more.strip() for more in self._rows[row + 1 :] if more.strip()), "")
         return line.strip()
 
     @property
-    def lines_since_exception(self) -> int:
-        """How many lines there are from that one on; all when there is none."""
-        if self._exception_row is None:
-            return len(self.lines)
-        return sum(1 for row in self._rows[self._exception_row :] if row.strip())
+    def lines_since_cause(self) -> int:
+        """How many lines there are from that one on, or from the exception that caused it; all when there is none."""
+        row = self._exception_row if self._cause_row is None else self._cause_row
+        return len(self.lines) if row is None else self._count_from(row)
+
+    def _count_from(self, row: int) -> int:
+        return sum(1 for more in self._rows[row:] if more.strip())
 
     def last_words(self, exit_code: int) -> str:
-        """The exception, else the last line near the end that reports an error; empty: there is neither."""
-        if self.exception:
+        """The exception, else the last line near the end that reports an error; empty: there is neither.
+
+        An exception long ago was caught, where another line reports an error since, or a signal ended the program.
+        """
+        row = self._exception_row
+        is_near = row is not None and self._count_from(row) <= NEAR_OF_NODE
+        if is_near:
             return self.exception
-        near = self.lines[-_NEAR:][::-1]
+        is_caught = exit_code > codes.SIGNAL_BASE
+        return self._error_line(exit_code) or ("" if is_caught else self.exception)
+
+    def _error_line(self, exit_code: int) -> str:
+        near = self.lines[-NEAR:][::-1]
         if self._cut and len(near) == 1 and _EXCEPTION.match(near[0]):
             return near[0]  # so long that nothing of its traceback is kept
         for line in near:
-            if _ERROR.search(line[:2000]):
+            if _ERROR.search(line[:2000]) and not _NO_ERROR.search(line[:2000]):
                 return line
         if exit_code in {codes.EXIT_NOT_FOUND, codes.EXIT_NOT_EXECUTABLE}:
             found = next((line for line in near if _OF_A_SHELL.match(line[:2000])), "")
@@ -352,14 +200,24 @@ class LastLines:
             if _TRACEBACK not in self._rows[start]:
                 continue
             row = self._end_of_traceback(start)
-            if row is None:
+            if row is None or self._row_before(start).startswith(_OF_NO_END):
                 continue
             line = self._rows[row].strip()
-            if not _OF_A_LAUNCHER.match(line):
+            if self._exception_row is not None:
+                self._cause_row = row
+            elif not _OF_A_LAUNCHER.match(line):
                 self._exception_row = row
+            else:
+                self._launchers_words = self._launchers_words or line
+                # torchrun's goes on for some lines.
+                is_whole = len(self._rows) - row <= NEAR_OF_NODE and "ChildFailed" in line
+                del self._rows[start : len(self._rows) if is_whole else row + 1]
+                continue
+            if self._row_before(start) != _CAUSED:
                 return
-            self._launchers_words = self._launchers_words or line
-            del self._rows[start:]
+
+    def _row_before(self, row: int) -> str:
+        return next((text.strip() for text in reversed(self._rows[:row]) if text.strip()), "")
 
     def _end_of_traceback(self, start: int) -> Optional[int]:
         indent = _indent(self._rows[start])
@@ -410,12 +268,23 @@ def diagnose(
     return Finding(found.code, line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + "…")
 
 
+def _is_of_the_last(code: str, depth: int, distance: int) -> bool:
+    """Whether it is the cause only where nothing else went wrong after it.
+
+    A shell goes on behind a command that it did not find, and a program behind what it has caught: another module, or,
+    for long, a smaller batch for a full GPU. What a GPU or a peer has done stands before what follows from it.
+    """
+    is_caught = code == codes.CUDA_OUT_OF_MEMORY and distance >= NEAR_OF_NODE
+    return depth < ANYWHERE or is_caught
+
+
 def _of_line(output: LastLines, exit_code: int) -> Optional[Finding]:
     lines = output.lines
-    since_exception = output.lines_since_exception
-    for distance, line in enumerate(reversed(lines[-_ANYWHERE:])):
-        for code, depth, pattern in _KNOWN:
-            if distance >= depth or (code in _OF_LAST_COMMAND and distance >= since_exception):
+    since_cause = output.lines_since_cause
+    for distance, line in enumerate(reversed(lines[-ANYWHERE:])):
+        for code, depth, pattern in KNOWN:
+            is_before = distance >= since_cause and _is_of_the_last(code, depth, distance)
+            if distance >= depth or is_before:
                 continue
             if pattern.search(line[:2000]) and _may_be_cause(code, line, distance, exit_code):
                 is_shells = exit_code == codes.EXIT_NOT_EXECUTABLE and code == codes.NOT_PERMITTED
@@ -440,7 +309,7 @@ def _may_be_cause(code: str, line: str, distance: int, exit_code: int) -> bool:
 
 def _of_notebook(output: LastLines) -> Optional[Finding]:
     """A notebook that was run as if it were a script: its JSON mostly is no Python."""
-    names = [_NOTEBOOK.match(line) for line in output.lines[-_NEAR:]]
+    names = [_NOTEBOOK.match(line) for line in output.lines[-NEAR:]]
     found = [match.group(1) for match in names if match is not None]
     words = output.exception or (output.lines[-1] if output.lines else "")
     return Finding(codes.NOTEBOOK_AS_SCRIPT, found[-1] + ": " + words) if found else None

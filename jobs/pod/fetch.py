@@ -31,6 +31,7 @@ PROBE_BYTES = 64 * 1024
 RUNNER_MODULES = (
     "runner",
     "artifacts",
+    "causes",
     "checkpoints",
     "diagnosis",
     "errors",
