@@ -211,6 +211,10 @@ def _read(kind: type[Any], given: Any) -> int | str:
     return amount
 
 
+class CatalogError(ConfigurationError):
+    """The file cannot be read, or is no catalog; the text names it, for admins."""
+
+
 @lru_cache(maxsize=1)
 def _load(path: str, mtime_ns: int) -> Catalog:
     del mtime_ns  # part of the cache key only: a changed file is read again
@@ -224,7 +228,7 @@ def _load(path: str, mtime_ns: int) -> Catalog:
         KeyError,
         ValueError,
     ) as error:  # YAML's scalars raise the last two
-        raise ConfigurationError(
+        raise CatalogError(
             f"the catalog {path} cannot be used: {error}; compare it with portal/catalog.yaml"
         ) from error
 
@@ -233,17 +237,21 @@ def get_catalog() -> Catalog:
     """The catalog as the file says now.
 
     Raises:
-        ConfigurationError: the file cannot be used.
+        CatalogError: the file cannot be read or used: an editor may have put it aside for a moment, or its
+            key may have left the ConfigMap.
     """
     path = settings.CATALOG
-    return _load(path, Path(path).stat().st_mtime_ns)
+    try:
+        return _load(path, Path(path).stat().st_mtime_ns)
+    except OSError as error:
+        raise CatalogError(f"the catalog {path} cannot be read: {error.strerror}") from error
 
 
 def borrowing() -> str:
     """`none`, `team` or `cluster`, and `none` while the file cannot be used: pages have to say that, and not fail."""
     try:
         return get_catalog().borrowing
-    except ConfigurationError:
+    except CatalogError:
         return "none"
 
 
@@ -255,7 +263,7 @@ def max_duration_s(kind: str) -> int | None:
     """
     try:
         most_s: Seconds | None = getattr(get_catalog().max_duration, kind)
-    except ConfigurationError:
+    except CatalogError:
         return None
     return None if most_s is None else int(most_s)
 
@@ -265,7 +273,7 @@ def container_disk_text() -> str:
     cannot be used."""
     try:
         return get_catalog().container_disk_text
-    except ConfigurationError:
+    except CatalogError:
         return quantity.memory_text(CONTAINER_DISK_BYTES)
 
 
@@ -273,5 +281,5 @@ def known_pools() -> tuple[Pool, ...]:
     """Those of the catalog; none while the file cannot be used, which the health page tells."""
     try:
         return get_catalog().pools
-    except ConfigurationError:
+    except CatalogError:
         return ()

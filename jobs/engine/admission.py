@@ -47,6 +47,7 @@ from portal import metrics
 from portal.catalog import get_catalog
 from portal.cluster.cache import ClusterCache
 from portal.errors import ConfigurationError
+from portal.pools import Pool
 
 log = logging.getLogger(__name__)
 
@@ -134,8 +135,8 @@ class AdmissionPass:
             self._is_wanted, self._took_s, self.looked = False, 0.0, None
             return []
         if queue.chosen.fair_share and not wrong:
-            await self._read_shares(now)
-        looked, packed_s = await self._decide(queue, now, wrong)
+            await self._read_shares(now, pools)
+        looked, packed_s = await self._decide(queue, now, pools, wrong)
         self.looked = looked if queue.queued else None
         found = looked.decisions
         self._not_before = looked.look_at
@@ -165,9 +166,10 @@ class AdmissionPass:
             self._is_urgent, self._took_s = True, 0.0
         return written
 
-    async def _read_shares(self, now: datetime) -> None:
+    async def _read_shares(self, now: datetime, pools: Sequence[Pool]) -> None:
         if self._shares_at is None or now - self._shares_at > _SHARES_FOR:
-            whole = total(size_of(node.allocatable) for node in node_capacities(self._cache))
+            nodes = node_capacities(self._cache, pools)
+            whole = total(size_of(node.allocatable) for node in nodes)
             self._shares = await sync_to_async(queue_rows.read_shares)(now, whole)
             self._shares_at = now
 
@@ -195,10 +197,13 @@ class AdmissionPass:
             if one.workload_id in admitted:
                 metrics.JOB_WAIT_SECONDS.observe(max(0.0, (now - one.queued_at).total_seconds()))
 
-    async def _decide(self, queue: Queue, now: datetime, wrong: str) -> tuple[Looked, float]:
+    async def _decide(
+        self, queue: Queue, now: datetime, pools: Sequence[Pool], wrong: str
+    ) -> tuple[Looked, float]:
         """The decisions, and seconds of processor time.
 
         Args:
+            pools: of the catalog, which is read once for a look: it may be put aside at any moment.
             wrong: with the catalog; empty: nothing.
         """
         if wrong or not self._cache.synced or self._cache.problem:
@@ -208,7 +213,9 @@ class AdmissionPass:
             waits = Fit("later", words.code, words.text)
             decisions = [Decision(queued, waits) for queued in queue.queued]
             return Looked(decisions, (), queue.kept.reservations, queue.kept.claims, None), 0.0
-        capacity, read_s = measured(partial(read_capacity, self._cache, queue, self._planned))
+        capacity, read_s = measured(
+            partial(read_capacity, self._cache, queue, self._planned, pools)
+        )
         waiting = QueueSnapshot(
             queue.queued,
             capacity.tenants,

@@ -1,7 +1,7 @@
 """What quotas and nodes have left, and who holds what of them: read of the cache, on the event loop."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from django.conf import settings
@@ -15,10 +15,10 @@ from jobs.rules.queue.holds import closed, held_before
 from jobs.rules.queue.look import QuotaHeadroom, size_of
 from jobs.rules.queue.state import NOTHING, RunningWorkload, Size, add, total
 from jobs.rules.queue.times import seconds_of
-from portal.catalog import get_catalog
 from portal.cluster import objects, resources
 from portal.cluster.cache import ClusterCache
 from portal.cluster.resources import Resources
+from portal.pools import Pool
 from tenants.manifests import QUOTA, observed
 
 _ENDED = frozenset({"Succeeded", "Failed"})
@@ -34,17 +34,21 @@ class Capacity:
 
 
 def read_capacity(
-    cache: ClusterCache, queue: Queue, planned: Mapping[str, Mapping[str, Amount]]
+    cache: ClusterCache,
+    queue: Queue,
+    planned: Mapping[str, Mapping[str, Amount]],
+    pools: Sequence[Pool],
 ) -> Capacity:
     """Quotas and nodes, less what is admitted but not there yet.
 
     Args:
         planned: by workload: what of which node it was admitted to.
+        pools: of the catalog.
     """
     invisible: dict[str, Amount] = {}
     # Where what is still to come will come is a guess; what is kept or held it does not take.
     kept = {name for one in queue.kept.reservations for name, _ in one.room} | queue.holds.keys()
-    nodes = in_order_of_filling(node_capacities(cache, queue.guards.avoided), kept)
+    nodes = in_order_of_filling(node_capacities(cache, pools, queue.guards.avoided), kept)
     running = []
     for admitted in queue.admitted:
         missing, unbound = _outstanding(cache, admitted)
@@ -162,16 +166,16 @@ def _held_in(cache: ClusterCache, namespace: str) -> Amount:
     return amount_of(total) + Amount(nodeports=ports)
 
 
-def node_capacities(cache: ClusterCache, avoided: Collection[str] = ()) -> list[NodeCapacity]:
+def node_capacities(
+    cache: ClusterCache, pools: Sequence[Pool], avoided: Collection[str] = ()
+) -> list[NodeCapacity]:
     """Every node with what no pod (foreign ones included) has asked for.
 
     Args:
+        pools: of the catalog.
         avoided: names of nodes on which nothing new starts.
-
-    Raises:
-        ConfigurationError: the catalog, which says what belongs to which pool, cannot be used.
     """
-    found, pools = [], get_catalog().pools
+    found = []
     for (_, name), node in cache.nodes.watch.items.items():
         allocatable = amount_of(cache.allocatable_of(name))
         free = allocatable - amount_of(cache.requested_on(name))

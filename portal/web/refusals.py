@@ -1,4 +1,4 @@
-"""What is said when the database, the disk or the object store is the reason that something cannot be done.
+"""What is said when the database, the disk, the object store or the catalog is why something cannot be done.
 
 `find` tells these from mistakes of our own, which stay 500. The views of errors use it, and so do
 the ASGI layers outside of Django: `send_refusal` needs neither database, session nor thread.
@@ -18,6 +18,7 @@ from django.template.loader import get_template
 from django.utils.translation import gettext_lazy as _
 
 from portal.asgi_answer import CLOSE, Message, Send, retry_after, send_answer
+from portal.catalog import CatalogError
 from portal.database import schema
 from portal.database.postgres import commits
 from portal.room import NO_ROOM
@@ -113,6 +114,16 @@ STORE_AWAY = Refusal(
     _RETRY_S,
 )
 
+CATALOG_WRONG = Refusal(
+    503,
+    "catalog_wrong",
+    _("The catalog cannot be used"),
+    _(
+        "Homeport's catalog of images, sizes and quotas cannot be read, so this was not done. What runs "
+        "is not affected. Tell an admin: the health page says what is wrong."
+    ),
+)
+
 
 def database_away() -> Refusal:
     """What is said of a database that failed while the request of this context was answered."""
@@ -122,6 +133,8 @@ def database_away() -> Refusal:
 def find(error: BaseException | None) -> Refusal | None:
     """The refusal that an exception, or what caused it, stands for; None: it is a mistake of ours."""
     for one in _causes(error):
+        if isinstance(one, CatalogError):
+            return CATALOG_WRONG
         if isinstance(one, OSError) and one.errno in NO_ROOM:
             return DISK_FULL
         if isinstance(one, StoreError) and not isinstance(one, _OF_THE_OBJECT):

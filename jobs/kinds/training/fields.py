@@ -172,6 +172,17 @@ class _Pieces(_Stated, Integer):
     pass
 
 
+class _Gpus(_Pieces):
+    """As many as the catalog lets a replica have. What is kept is shown while the catalog cannot be read, too."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(most=0, **options)
+
+    def to_internal_value(self, data: Any) -> int:
+        self._most = _catalog(self).max_gpu_per_replica
+        return super().to_internal_value(data)
+
+
 class _Cpu(_Stated, CpuRequest):
     pass
 
@@ -197,12 +208,11 @@ class ResourcesSerializer(Body):
         self._most = most
 
     def get_fields(self) -> dict[str, AnyField]:
-        catalog = _catalog(self)
         return {
             "count": _Pieces(least=1, most=self._most, default=1),
             "cpu": _Cpu(source="cpu_millicores", least=10, most=1_000_000, default=1000),
             "memory": _Memory(source="memory_bytes", least=2**25, most=2**44, default=2**30),
-            "gpu": _Pieces(source="gpu_count", most=catalog.max_gpu_per_replica, default=0),
+            "gpu": _Gpus(source="gpu_count", default=0),
             "command": Command(required=False),
             "image": ImageReference(required=False),
             "min": Integer(source="min_count", most=10**6, required=False, allow_null=True),
