@@ -309,7 +309,7 @@ class TenantObject(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="objects_seen")
     position = models.SmallIntegerField()  # order of creation, order on the page
     kind = models.CharField(max_length=40)
-    name = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)  # that of anything which holds up a removal, too
     state = models.CharField(max_length=16, choices=State.choices, default=State.MISSING)
     detail = models.TextField(blank=True, default="")
     repaired_count = models.IntegerField(default=0)

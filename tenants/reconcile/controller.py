@@ -144,10 +144,16 @@ class TenantController:
             changed = {}
         for update in updates:
             pk, before = update.tenant.pk, update.tenant.revision
+            is_kept = pk in changed or not store.is_news(update)
+            if is_kept:
+                self._queue.forget(str(pk))
+            else:
+                self._queue.add_rate_limited(str(pk))
             # Not the revision that was written: somebody may have changed the row in between, and
             # that is seen by a revision beyond the one that we know of.
             self._revisions[pk] = before + 1 if pk in changed else before
-            self._states[pk] = update.status.state or update.tenant.state
+            found = update.status.state if is_kept else None
+            self._states[pk] = found or update.tenant.state
         for pk, revision in changed.items():
             await live.achanged("tenant", pk, revision, pk)
 
@@ -159,13 +165,11 @@ class TenantController:
         note(tenant=tenant.namespace)
         async with turns:
             try:
-                update = await self._reconcile(tenant)
+                return await self._reconcile(tenant)
             except Exception:  # the named fence: one odd tenant must not stop the others
                 log.exception("tenant %s cannot be reconciled now", tenant.namespace)
                 self._queue.add_rate_limited(str(tenant.pk))
                 return None
-            self._queue.forget(str(tenant.pk))
-            return update
 
     async def _reconcile(self, tenant: Tenant) -> TenantUpdate:
         rows = store.rows_of(tenant)

@@ -1,15 +1,19 @@
 """Reads tenants for the reconciler and writes what it saw; plain ORM, called in threads."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F
 from django.utils import timezone
 
 from tenants.audit.record import record
 from tenants.models import Tenant, TenantObject
+
+log = logging.getLogger(__name__)
 
 # In the detail of an object that is there, but not as it is wanted.
 NOT_CHANGED = "cannot be changed: "
@@ -115,19 +119,42 @@ def is_news(update: TenantUpdate) -> bool:
 
 
 def save(updates: Iterable[TenantUpdate]) -> list[tuple[UUID, int]]:
-    """Writes what differs from the rows; the ids and new revisions of tenants that changed."""
+    """Writes what differs from the rows; the ids and new revisions of tenants that changed.
+
+    All together. When one of them cannot be written, each is written by itself: it stops no other, nothing of
+    it is kept, and its id is not among those that are returned.
+
+    Raises:
+        OperationalError, InterfaceError: the database itself fails; nothing was written.
+    """
+    news = [update for update in updates if is_news(update)]
+    try:
+        with transaction.atomic():
+            return [_save(update) for update in news]
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:  # noqa: BLE001  the named fence: whose it was is found below
+        log.warning("tenants are written one by one: %r", error)
     changed = []
-    for update in updates:
-        if not is_news(update):
-            continue
-        _save_objects(update)
-        row = Tenant.objects.filter(pk=update.tenant.pk)
-        changes = _tenant_changes(update)
-        row.update(**changes, revision=F("revision") + 1, changed_at=timezone.now())
-        if changes.get("state") == Tenant.State.GONE:
-            record(by=None, verb="purged", target=update.tenant)
-        changed.append((update.tenant.pk, row.values_list("revision", flat=True).get()))
+    for update in news:
+        try:
+            with transaction.atomic():
+                changed.append(_save(update))
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception:  # the named fence: one odd tenant must not stop the others
+            log.exception("%s: what was seen cannot be written", update.tenant.namespace)
     return changed
+
+
+def _save(update: TenantUpdate) -> tuple[UUID, int]:
+    _save_objects(update)
+    row = Tenant.objects.filter(pk=update.tenant.pk)
+    changes = _tenant_changes(update)
+    row.update(**changes, revision=F("revision") + 1, changed_at=timezone.now())
+    if changes.get("state") == Tenant.State.GONE:
+        record(by=None, verb="purged", target=update.tenant)
+    return update.tenant.pk, row.values_list("revision", flat=True).get()
 
 
 def _tenant_changes(update: TenantUpdate) -> dict[str, Any]:

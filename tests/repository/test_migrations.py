@@ -50,6 +50,7 @@ LANDED = {
     "tenants/migrations/0001_initial.py": "33a4baee0bf5cc07de10dd3940e12cf2ea887ee294eaba9a31cc191ba83aa106",
     "tenants/migrations/0002_people_move_out.py": "1e063d08b5e2aeed3e6af1368eb47d338521e4e20cecaa28734487367391a6d9",
     "tenants/migrations/0003_weights.py": "786ce01c181c29b4d8fe5f2631d1faa10120704e65a6e907c85c2d1cdb0345d6",
+    "tenants/migrations/0004_object_names.py": "4c6c63b2573d9c86894186a9773ead71d79a5398973305f4193c94a0873b71bf",
     "tenants/people/migrations/0001_from_tenants.py": "c2817c587f203b164844210daae61039bad228d457d67efee4796ce13c34edd4",
 }
 OURS = {"deploy", "jobs", "portal", "tenants", "tests"}

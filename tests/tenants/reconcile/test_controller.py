@@ -1,6 +1,7 @@
 """Provisioning: a row becomes a namespace with all its parts, and stays one."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from django.db.models import F
 
 from jobs.archive.purged import forget_of_tenant
 from portal.cluster import client as client_module
-from tenants.models import Tenant
+from tenants.models import Tenant, TenantObject
 from tenants.quota.rules import change_quota
 from tenants.reconcile.controller import TenantController
 from tests.factories import make_tenant, make_user
@@ -354,6 +355,31 @@ async def test_one_odd_tenant_does_not_stop_the_others(
     monkeypatch.setattr(room.reconciler._provisioner, "sync", stumbles)
     await room.until_active()
     assert "a bug" in caplog.text
+
+
+async def test_one_whose_row_cannot_be_written_does_not_stop_the_others(
+    room: Room, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    odd = await sync_to_async(make_tenant)("mallory", active=False)
+    reconcile, looks = room.reconciler._reconcile, 0
+
+    async def twice_the_same(tenant: Tenant) -> Any:
+        nonlocal looks
+        found = await reconcile(tenant)
+        if tenant.pk != odd.pk:
+            return found
+        looks += 1
+        return replace(found, objects=[*found.objects, found.objects[0]])
+
+    with monkeypatch.context() as changed:
+        changed.setattr(room.reconciler, "_reconcile", twice_the_same)
+        await room.until_active()
+    assert "mallory" in caplog.text
+    assert not await TenantObject.objects.filter(tenant=odd).aexists(), "nothing by halves"
+    assert looks <= 3, "it backs off"
+    await room.until(lambda r: r.reconciler.counts()["active"] == 2)
+    await odd.arefresh_from_db()
+    assert odd.state == "active"
 
 
 async def test_a_setting_that_cannot_be_used_is_shown(room: Room, settings: Any):

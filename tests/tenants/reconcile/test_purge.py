@@ -138,6 +138,25 @@ async def test_a_volume_that_is_not_removed_is_named(room: Room):
     await room.until(lambda r: r.tenant.state == "gone")
 
 
+async def test_what_holds_it_up_may_have_any_name_of_kubernetes(room: Room):
+    await room.until_active()
+    names = ["a" * 252 + end for end in "bc"]
+    for name in names:
+        meta = {"name": name, "namespace": room.namespace, "finalizers": ["example.org/hold"]}
+        room.api.put({"kind": "ConfigMap", "metadata": meta})
+    message = "Some resources are remaining: configmaps. has 2 resource instances"
+    why = {"type": "NamespaceContentRemaining", "status": "True", "message": message}
+    gone = {"deletionTimestamp": timezone.now().isoformat()}
+    status = {"phase": "Terminating", "conditions": [why]}
+    room.api.change("Namespace", "", room.namespace, {"metadata": gone, "status": status})
+    await purge(room)
+    await room.until(lambda r: "is held by the finalizer" in r.tenant.reason_text)
+    rows = await room.rows()
+    assert list(rows) == [f"ConfigMap/{name}" for name in names]
+    for row in rows.values():
+        row.clean_fields(exclude=["tenant"])  # what SQLite takes PostgreSQL may not
+
+
 async def test_the_account_for_purging_is_used_and_no_other(
     room: Room, settings: Any, tmp_path: Path
 ):
