@@ -4,6 +4,9 @@ from typing import ClassVar
 
 from django.db import models
 
+# After so long what was expected may be over, although nothing has changed, and times are worked out anew.
+ESTIMATED_EVERY_S = 600.0
+
 
 class QueuePlace(models.Model):
     """As of the last look that the reconciler took at all of it.

@@ -32,7 +32,15 @@ from jobs.leader.lease import Lease
 from jobs.rules import reasons
 from jobs.rules.admission import Fit
 from jobs.rules.amounts import Amount
-from jobs.rules.queue.look import Decision, Looked, QueueSnapshot, QuotaHeadroom, look, size_of
+from jobs.rules.queue.look import (
+    Decision,
+    Looked,
+    QueueSnapshot,
+    QuotaHeadroom,
+    backing_off,
+    look,
+    size_of,
+)
 from jobs.rules.queue.state import (
     LOW,
     NamespaceState,
@@ -80,8 +88,9 @@ class AdmissionPass:
         self._took_s = 0.0
         self._is_urgent = True
         self._not_before: datetime | None = None
-        # The last look; None: there was none, or nothing is queued.
+        # The last look; None: there was none (`has_looked` tells), or nothing is queued.
         self.looked: Looked | None = None
+        self.has_looked = False
         self._oldest: datetime | None = None  # since when the first of the queue waits
         # By workload, for as long as it may still lack pods: what of which node it was admitted to.
         self._planned: dict[str, Mapping[str, Amount]] = {}
@@ -121,6 +130,10 @@ class AdmissionPass:
         due_s = self.next_due_s()
         if due_s is None or due_s > 0:
             return []
+        if not self._cache.synced and not self._cache.problem:
+            # Nothing is known of the cluster yet, for good or ill; when all is listed, that is noted.
+            self._is_wanted = False
+            return []
         self._is_urgent = False
         now = self._clock.now()
         try:
@@ -133,11 +146,13 @@ class AdmissionPass:
         self._oldest = None
         if self._is_empty:
             self._is_wanted, self._took_s, self.looked = False, 0.0, None
+            self.has_looked = True
             return []
         if queue.chosen.fair_share and not wrong:
             await self._read_shares(now, pools)
         looked, packed_s = await self._decide(queue, now, pools, wrong)
         self.looked = looked if queue.queued else None
+        self.has_looked = True
         found = looked.decisions
         self._not_before = looked.look_at
         self._looked_at, self._took_s = self._clock.now(), read_s + packed_s
@@ -206,12 +221,12 @@ class AdmissionPass:
             pools: of the catalog, which is read once for a look: it may be put aside at any moment.
             wrong: with the catalog; empty: nothing.
         """
-        if wrong or not self._cache.synced or self._cache.problem:
+        if wrong or self._cache.problem:
             words = reasons.make("cluster_unreachable")
             if wrong:
                 words = reasons.make("catalog_wrong", detail=wrong)
             waits = Fit("later", words.code, words.text)
-            decisions = [Decision(queued, waits) for queued in queue.queued]
+            decisions = [Decision(one, backing_off(one, now) or waits) for one in queue.queued]
             return Looked(decisions, (), queue.kept.reservations, queue.kept.claims, None), 0.0
         capacity, read_s = measured(
             partial(read_capacity, self._cache, queue, self._planned, pools)

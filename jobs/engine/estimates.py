@@ -23,7 +23,7 @@ from jobs.engine.admission import AdmissionPass, measured
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease, LeaseLostError
 from jobs.models import Workload
-from jobs.places import QueuePlace
+from jobs.places import ESTIMATED_EVERY_S, QueuePlace
 from jobs.rules.queue.estimate import Estimate, estimate, line_of, rounded_s, series_of, usual_s
 from jobs.rules.queue.explain import explain
 from jobs.rules.queue.look import Looked
@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 _LOOK_S = 0.5
 _AFTER_ERROR_S = 60.0
 _CPU_S = 1.0  # of one estimate
-_ANEW_S = 600.0  # after so long what was expected may be over, although nothing has changed
 # What follows each look takes a small part of a core however long the queue is: so many times what it
 # took passes before the next one. The order has to follow within 2 s, and costs far less than times.
 _ORDER_REST_TIMES = 10
@@ -108,13 +107,17 @@ class EstimatesPass:
     async def run_once(self) -> bool:
         """Whether there was something to work out."""
         looked, began_at = self._admission.looked, time.monotonic()
+        if not self._admission.has_looked:  # what an earlier leader kept is the best that is known
+            return False
         if looked is None:
             await self._keep({})
             self._looked = self._estimated_of = None
             return False
         if looked.state is None:  # the cluster cannot be reached, and what was known is kept
             return False
-        is_old = looked is not self._estimated_of or began_at - self._estimated_at > _ANEW_S
+        is_old = (
+            looked is not self._estimated_of or began_at - self._estimated_at > ESTIMATED_EVERY_S
+        )
         wants_times = is_old and began_at >= self._times_from
         wants_order = looked is not self._looked and began_at >= self._order_from
         if not (wants_times or wants_order):

@@ -1,8 +1,8 @@
 """What people are told of a place in the queue: when it starts and because of what, for pages and for REST."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -13,11 +13,12 @@ from django.utils.translation import gettext_lazy
 
 from jobs.kinds.registry import KINDS
 from jobs.models import Workload
-from jobs.places import QueuePlace
+from jobs.places import ESTIMATED_EVERY_S, QueuePlace
 from jobs.rules.states import WorkloadState
 from portal.web.format import duration_text
 from tenants import policy
 
+_TOO_OLD = "too_old"  # of pages and REST, never of a row
 # By what a time, or that it is unknown, follows from: `rules.queue.estimate`.
 _BASES = {
     "now": gettext_lazy("with the next look at the queue"),
@@ -33,7 +34,11 @@ _BASES = {
     "new": gettext_lazy("its place is new, and that is being worked out"),
     "far": gettext_lazy("too much has to end before it; only the next ends are worked out"),
     "nothing": gettext_lazy("no end that is known would make room for it"),
+    _TOO_OLD: gettext_lazy("the last look at the queue is too long ago"),
 }
+# So long a time that has passed stands at most, as times are worked out anew before: with what that takes in a long
+# queue. Without the cluster, or a reconciler, nobody does.
+_STANDS = timedelta(seconds=ESTIMATED_EVERY_S * 1.5)
 
 
 @dataclass(frozen=True)
@@ -79,22 +84,27 @@ def read_places(user: Any, workloads: Iterable[UUID]) -> dict[UUID, ShownPlace]:
         cause_state=Subquery(cause.values("state")[:1]),
         cause_name=Subquery(seen.values("name")[:1]),
     )
-    return {
-        row.pk: ShownPlace(
-            row.position,
-            row.position_all,
-            row.starts_at,
+    # A later version may know other bases.
+    return {row.pk: _shown(row) for row in rows if row.basis in _BASES}
+
+
+def _shown(row: Any) -> ShownPlace:
+    place = ShownPlace(
+        row.position,
+        row.position_all,
+        row.starts_at,
+        row.basis,
+        basis_text(
             row.basis,
-            basis_text(
-                row.basis,
-                _what(row.cause_kind, row.cause_name),
-                is_ahead=row.cause_state == WorkloadState.QUEUED,
-            ),
-            row.rules,
-        )
-        for row in rows
-        if row.basis in _BASES  # a later version may know others
-    }
+            _what(row.cause_kind, row.cause_name),
+            is_ahead=row.cause_state == WorkloadState.QUEUED,
+        ),
+        row.rules,
+    )
+    if place.starts_at is not None and now() - place.starts_at > _STANDS:
+        old = basis_text(_TOO_OLD, "")
+        return replace(place, starts_at=None, basis_code=_TOO_OLD, basis=old)
+    return place
 
 
 def place_of(user: Any, workload: Workload) -> ShownPlace | None:

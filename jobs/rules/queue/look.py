@@ -265,8 +265,8 @@ def _hindered(waiting: QueueSnapshot, queue: Sequence[Queued], now: datetime) ->
         headroom = waiting.tenants[one.tenant_id]
         if headroom.closed:
             found[one.workload_id] = Fit("later", headroom.closed_code, headroom.closed)
-        elif one.not_before is not None and int(now.timestamp()) < seconds_of(one.not_before):
-            found[one.workload_id] = _backing_off(one.shown, one.not_before, now)
+        elif waits := backing_off(one, now):
+            found[one.workload_id] = waits
         elif not one.pools:
             found[one.workload_id] = Fit("later", "no_pool", one.no_pool)
         elif answer := too_large(one.requests, _most(one, headroom), headroom.by_weight, one.pools):
@@ -285,12 +285,14 @@ def _most(one: Queued, headroom: QuotaHeadroom) -> Amount | None:
     return None if is_borrowing else headroom.hard
 
 
-def _backing_off(shown: Reason, not_before: datetime, now: datetime) -> Fit:
-    """What its withdrawal said, which its row still shows, with when it is tried again."""
-    why = shown.text.partition(_NEXT)[0] if shown.code == _BACKING_OFF else _NOT_PLACED
+def backing_off(one: Queued, now: datetime) -> Fit | None:
+    """What its withdrawal said, which its row still shows, with when it is tried again; None: it does not back off."""
+    if one.not_before is None or int(now.timestamp()) >= seconds_of(one.not_before):
+        return None
+    why = one.shown.text.partition(_NEXT)[0] if one.shown.code == _BACKING_OFF else _NOT_PLACED
     why = why if why.endswith((".", "…")) else f"{why}."  # the cluster's words may end it
     # In steps, so that the text does not change (and is not written) every second.
-    seconds = (not_before - now).total_seconds()
+    seconds = (one.not_before - now).total_seconds()
     wait = "less than a minute" if seconds <= 60 else f"about {-(-int(seconds) // 60)} minutes"
     return Fit("later", _BACKING_OFF, f"{why}{_NEXT}{wait}")
 

@@ -16,7 +16,7 @@ from jobs.rules.queue.estimate import Estimate
 from jobs.rules.queue.state import UNKNOWN
 from portal import live
 from tests.factories import make_job, make_tenant
-from tests.jobs.engine.kubelet import Life
+from tests.jobs.engine.kubelet import START, Life
 from tests.jobs.engine.simulation import Sim
 from tests.jobs.engine.test_admission import needs
 from tests.jobs.engine.world import World
@@ -112,6 +112,55 @@ async def test_the_order_does_not_wait_for_times(monkeypatch: pytest.MonkeyPatch
         "second": (1, 1, "deadline", first.pk),
         "third": (2, 2, "new", None),
     }
+
+
+async def test_who_has_not_looked_at_the_cluster_says_nothing_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A leader that starts has listed nothing yet; later the cluster may be away."""
+    world = World(Sim())
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    await world.submit(name="first", replicas=needs(gpu=8), deadline_s=600)
+    await world.until(lambda row: row.state == "running")
+    waits = await world.submit(name="second", replicas=needs(gpu=8))
+    front = await world.submit(name="third", replicas=needs(gpu=8), rank=-1)
+    back = await world.submit(name="withdrawn", replicas=needs(gpu=8))
+    cause = "Last seen: worker-0 waits for free CPU."
+    said = f"{cause} The next attempt is in about 3 minutes"
+    until = START + timedelta(seconds=world.sim.seconds + 178)
+    await world.intend(not_before=until, reason_code="withdrawn", reason_text=said)
+    await world.round()
+    assert await worked_out(world)
+    places = await kept()
+    assert next(iter(places)) == "third", "it was moved to the front"
+    queued = (waits, front, back)
+    told = [(row.reason_code, row.reason_text) for row in [await world.row(of) for of in queued]]
+    assert told[2] == ("withdrawn", said)
+
+    with monkeypatch.context() as unlisted:
+        unlisted.setattr(World, "feed", lambda _: None)
+        await world.start()
+    assert world.shift is not None
+    assert not await worked_out(world)
+    assert await kept() == places
+    rows = [await world.row(of) for of in queued]
+    assert [(row.reason_code, row.reason_text) for row in rows] == told
+
+    [health, *_] = [one.watch.health for one in world.shift._cache._informers]
+    health.problem = "The cluster cannot be reached."
+    await world.shift.tick("safety")
+    assert not await worked_out(world)
+    assert await kept() == places
+    rows = [await world.row(of) for of in queued]
+    assert [row.reason_code for row in rows] == ["cluster_unreachable"] * 2 + ["withdrawn"]
+    assert rows[2].reason_text.startswith(f"{cause} The next attempt is in ")
+
+    health.problem = ""
+    await world.round()
+    await worked_out(world)
+    assert [*await kept()] == [*places]
+    rows = [await world.row(of) for of in queued]
+    assert [row.reason_code for row in rows] == [code for code, _ in told]
 
 
 @pytest.mark.django_db

@@ -1,6 +1,7 @@
 """The queue: places within each tenant, trainings and services together, cut to what one may see."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -172,6 +173,28 @@ def test_it_stands_in_the_order_in_which_it_is_asked(alice: Tenant) -> None:
     ]
     assert [one[:3] for one in found] == [("last", 1, 3), ("between", 2, 8), ("first", 3, None)]
     assert [bool(one[3]) for one in found] == [False, True, False]
+
+
+def test_what_was_expected_long_ago_is_expected_no_more(alice: Tenant) -> None:
+    """Nobody has looked at the queue since: the cluster is away, or there is no reconciler."""
+    runs = Workload.objects.get(name="runs")
+    row = keep("first", 1, -5, "deadline", runs)
+
+    def told() -> tuple[str, Any, str]:
+        note = read(alice.owner, f"/trainings/{row.pk}/").one("div", id="queue-place").text
+        [place] = rest(alice.owner, "/api/v1/queue/")["results"][:1]
+        one = rest(alice.owner, f"/api/v1/jobs/{row.pk}/")
+        assert one["start_estimate"] == place["start_estimate"]
+        return note, place["start_estimate"]["at"], place["start_estimate"]["basis"]
+
+    note, at, _ = told()
+    assert "Starts any moment now, when runs ends (deadline)." in note
+    assert at is not None
+    QueuePlace.objects.update(starts_at=now() - timedelta(minutes=16))
+    note, at, basis = told()
+    too_old = "the last look at the queue is too long ago"
+    assert f"When it starts cannot be estimated: {too_old}." in note
+    assert (at, basis) == (None, too_old)
 
 
 def test_a_page_says_the_place_what_is_lacking_and_when_because_of_what(alice: Tenant) -> None:
