@@ -352,18 +352,17 @@ class _Look:
             if self._end_before(queued):
                 self._is_full = True
                 return False
-            has_ceiling = not lacking(self._ceiling(queued), amount)
-            taken = None
-            if has_ceiling:
-                taken = self._room.pack(queued, self._groups_of(queued), self._ends_s(queued))
-            if taken is not None:
+            held_by_low = lacking(self._ceiling(queued), amount)
+            taken = self._room.pack(queued, self._groups_of(queued), self._ends_s(queued))
+            if taken is not None and not held_by_low:
                 is_released |= self._start(queued, taken)
                 continue
             if queued.priority != LOW and self._preempt(queued):
                 self._found.why[name] = Why("claim")
                 continue
-            self._found.why[name] = Why("nodes")
-            if has_ceiling and queued.priority != LOW and self._rules.reserves:
+            is_nodes = taken is None or not self._will_low_give(queued)
+            self._found.why[name] = Why("nodes" if is_nodes else "low_holds", held_by_low)
+            if not held_by_low and queued.priority != LOW and self._rules.reserves:
                 self._reserve(queued)
         return is_released
 
@@ -416,6 +415,17 @@ class _Look:
         wanted = self._totals[queued.workload_id]
         lacks = tuple(max(0, wanted[r] - ceiling[r]) if wanted[r] > 0 else 0 for r in range(5))
         return Preempting(self._room, queued, (lacks[0], lacks[1], lacks[2], lacks[3], lacks[4]))
+
+    def _will_low_give(self, queued: QueuedWorkload) -> bool:
+        """Whether the quota that `low` of its namespace holds is on its way back, or may be asked for later."""
+        if self._now_s < queued.stops_from_s:
+            return True
+        ceiling = self._ceiling(queued)
+        for place in self._of[queued.namespace]:
+            running = self._state.running[place]
+            if self._is_ending(running):
+                ceiling = add(ceiling, running.total)
+        return not lacking(ceiling, self._totals[queued.workload_id])
 
     def _preempt(self, queued: QueuedWorkload) -> bool:
         if not self._room.low or self._now_s < queued.stops_from_s:

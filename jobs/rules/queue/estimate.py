@@ -105,6 +105,9 @@ def rounded_s(at_s: int, now_s: int) -> int:
     return near_s if near_s >= now_s else near_s + step_s
 
 
+_OF_QUOTA = frozenset({"quota", "behind", "low_holds"})
+
+
 class _Course:
     """What comes, from one state on."""
 
@@ -258,7 +261,7 @@ class _Course:
             is_late = began_s < queued.not_before_s == now_s
             return Estimate(now_s, "now" if now_s == began_s else "backoff" if is_late else "turn")
         nodes = {name for name, _ in start.nodes}
-        lacked_quota = before is not None and before.code in ("quota", "behind")
+        lacked_quota = before is not None and before.code in _OF_QUOTA
 
         def gave(one: RunningWorkload) -> tuple[bool, int, str]:
             is_kin = one.namespace == queued.namespace
@@ -284,7 +287,7 @@ class _Course:
         if why.code == "behind" and why.behind in self._asked:
             return self._unknown(self._asked[why.behind], room)
         held: dict[str, int] = defaultdict(int)
-        is_kept, lacks_quota = False, why.code in ("quota", "behind")
+        is_kept, lacks_quota = False, why.code in _OF_QUOTA
         if lacks_quota:
             for name, one in self._running.items():
                 if one.namespace == queued.namespace:

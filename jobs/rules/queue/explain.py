@@ -22,7 +22,7 @@ from jobs.rules.queue.state import (
 from jobs.rules.queue.times import moment_text
 
 _HELD = "What ends by its deadline before the hold begins still starts there; this one would not."
-_OWN_WORDS = frozenset({"quota", "behind", "nodes", "claim", "backing_off"})
+_OWN_WORDS = frozenset({"quota", "behind", "low_holds", "nodes", "claim", "backing_off"})
 
 
 def explain(
@@ -120,7 +120,11 @@ def _waits(
         return (
             "Quota: a workload of its namespace that is ahead of it lacks quota that this one needs, too.",
         )
-    found = ["Quota: its namespace has enough left."]
+    if why.code == "low_holds":
+        return (_held_by_low(queued, state),)
+    is_held = why.code == "nodes" and why.resources
+    left = "has enough, with what its work of low priority holds" if is_held else "has enough left"
+    found = [f"Quota: its namespace {left}."]
     if why.code == "claim":
         found.append(
             "Preemption: work of low priority is being stopped for it, and nothing else starts on those nodes."
@@ -145,6 +149,16 @@ def _waits(
         elif any(pools.get(name) in queued.pools for name, _ in kept.room):
             found.append(_others(kept, queued, names))
     return tuple(found)
+
+
+def _held_by_low(queued: QueuedWorkload, state: QueueState) -> str:
+    held = "Quota: work of low priority in its namespace holds what it lacks"
+    if state.now_s >= queued.stops_from_s:
+        return f"{held}, and is being stopped."
+    return (
+        f"{held}. It was withdrawn after others had been stopped for it, so it stops nobody before "
+        f"{moment_text(queued.stops_from_s)}."
+    )
 
 
 def _nodes(kept: Reservation) -> str:

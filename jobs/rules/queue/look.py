@@ -450,6 +450,8 @@ class _Answers:
                 )
             case "quota":
                 return self._of_quota(one)
+            case "low_holds":
+                return self._of_low(one)
             case code if code == IMAGE_GUARDED:
                 return self._waiting.guards.tried(one.images, one.tenant_id, self._now_s)
             case "claim":
@@ -466,9 +468,8 @@ class _Answers:
             rooms = (
                 o for o in self._kept if any(self._pool_of.get(n) in one.pools for n, _ in o.room)
             )
-            others = (
-                "" if kept else f": what is free is kept for {self._whom(one, rooms)} ahead of it"
-            )
+            whom = "" if kept else self._whom(one, rooms)
+            others = f": what is free is kept for {whom} ahead of it" if whom else ""
             answer = Fit("later", "nodes", f"Waiting for free nodes{others}")
         here = frozenset(name for name in held if self._pool_of.get(name) in one.pools)
         answer = answer_beside(answer, here, self._waiting.holds)
@@ -487,18 +488,37 @@ class _Answers:
         lacking = left.lacking(wanted)
         if not lacking:
             own = (o for o in self._kept if self._by_id[o.workload_id].tenant_id == one.tenant_id)
-            text = f"Waiting for quota: what is free of it is kept for {self._whom(one, own)} ahead of it"
+            whom = self._whom(one, own) or "a workload"
+            text = f"Waiting for quota: what is free of it is kept for {whom} ahead of it"
             return Fit("later", "quota", text)
         words = (needs_text(r, wanted.get(r), left.get(r), headroom.hard.get(r)) for r in lacking)
         return Fit("later", "quota", f"Waiting for quota: {'; '.join(words)}")
 
+    def _of_low(self, one: Queued) -> Fit:
+        """Its quota is enough, but work of low priority of its namespace holds what it lacks."""
+        headroom = self._tenants[one.tenant_id]
+        assert headroom.hard is not None
+        assert headroom.left is not None
+        left, wanted = headroom.left - self._taken[one.tenant_id], total_of(one.requests)
+        # What low borrows is beyond the quota, of which nothing is free then.
+        left = left.largest(Amount())
+        words = [
+            needs_text(r, wanted.get(r), left.get(r), headroom.hard.get(r))
+            for r in left.lacking(wanted)
+        ]
+        until = "is being stopped"
+        if one.stops_from is not None and self._now_s < seconds_of(one.stops_from):
+            until = f"may be stopped from {moment_text(seconds_of(one.stops_from))} on"
+        held = f"work of low priority in its namespace holds what it lacks, and {until}"
+        return Fit("later", "quota", f"Waiting for quota: {'; '.join([*words, held])}")
+
     def _whom(self, one: Queued, kept: Iterable[Reservation | RoomClaim]) -> str:
-        """Whose this is: by name in its own namespace, as who may see the one may not see the others."""
+        """Whose this is: by name in its own namespace, as who may see the one may not see the others; "": nobody's."""
         owners = {o.workload_id: self._by_id[o.workload_id] for o in kept}
         owners.pop(one.workload_id, None)
         found = sorted(o.name for o in owners.values() if o.tenant_id == one.tenant_id)
         if not owners:
-            return "a workload"
+            return ""
         first = f"“{found[0]}”" if found else "a workload of another namespace"
         return f"{first}, which is" if len(owners) == 1 else f"{first} and others, which are"
 

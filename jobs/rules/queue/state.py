@@ -275,8 +275,9 @@ class Why:
     """Why one still waits.
 
     Attributes:
-        code: quota, behind, nodes, claim, `IMAGE_GUARDED`, or what `QueuedWorkload.obstacle` says.
-        resources: places in a `Size` of what the quota lacks.
+        code: quota, behind, low_holds (its quota, by `low` of its namespace), nodes, claim, `IMAGE_GUARDED`, or
+            what `QueuedWorkload.obstacle` says.
+        resources: places in a `Size` of what the quota lacks; of `nodes` only by what `low` holds.
         behind: the workload of the own namespace that goes first.
     """
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.rules.amounts import Amount, total_of
+from jobs.rules.queue.explain import explain
 from jobs.rules.queue.look import Looked, Queued, QueueSnapshot, QuotaHeadroom, backoff_s, look
 from jobs.rules.queue.state import QueueRules, Reservation, RunningWorkload
 from jobs.rules.reasons import Reason
@@ -98,6 +99,44 @@ LOOKS = {
 def test_who_starts_and_what_the_others_are_told(case: str) -> None:
     queue, headroom, one, runs, expected = LOOKS[case]
     assert told(look(QueueSnapshot(queue, headroom, [one], runs), NOW)) == expected
+
+
+# Between two stops: 6 of 8 CPU are held by work of low priority of its own namespace, the nodes have plenty.
+LOW_HOLDS = {
+    "while that is being stopped": (
+        {"gone_by_s": NOW_S + 60}, {}, PLENTY,
+        ("Waiting for quota: needs 3 CPU, 2 of 8 free; work of low priority in its namespace holds what it lacks, and "
+        "is being stopped"),
+        "Quota: work of low priority in its namespace holds what it lacks, and is being stopped."),
+    "after a withdrawal, until it may stop others again": (
+        {}, {"stops_from": NOW + timedelta(hours=1)}, PLENTY,
+        ("Waiting for quota: needs 3 CPU, 2 of 8 free; work of low priority in its namespace holds what it lacks, and "
+        "may be stopped from 13:00 UTC on 20 November on"),
+        ("Quota: work of low priority in its namespace holds what it lacks. It was withdrawn after others had been "
+        "stopped for it, so it stops nobody before 13:00 UTC on 20 November.")),
+    "where the nodes have no room either": (
+        {"gone_by_s": NOW_S + 60}, {}, node(used=Amount(7000, 4 * GI, 0, 4)),
+        "Waiting for free nodes: needs 3 CPU, 1 of 8 free",
+        ("All or nothing: it starts with all of its replicas at once, and the free nodes that are not kept for others "
+        "have no room for that.")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LOW_HOLDS)
+def test_what_low_priority_holds_of_the_quota_is_said_as_that(case: str) -> None:
+    of_low, of_queued, one, text, rule = LOW_HOLDS[case]
+    size = (0, 6000, 6 * GI, 6, 0)
+    low = RunningWorkload("low", "t", (), size, NOW_S, is_low=True, **of_low)
+    headroom = QuotaHeadroom(HARD, HARD - Amount(6000, 6 * GI, 0, 6))
+    waiting = QueueSnapshot([queued("a", 1, **of_queued)], {"t": headroom}, [one], [low])
+    looked = look(waiting, NOW)
+    assert told(looked) == {"a": text}
+    assert looked.state is not None
+    assert looked.decided is not None
+    rules = explain(looked.state, looked.decided, looked.rules, {})["a"]
+    assert rules[-1] == rule
+    code = "nodes" if text.startswith(FREE_NODES[:22]) else "quota"
+    assert looked.decisions[0].fit.code == code
 
 
 def test_a_look_ends_when_as_many_are_admitted_as_is_asked_for() -> None:
