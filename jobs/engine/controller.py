@@ -125,6 +125,8 @@ class Controller:
             self._intents[pk] = intent
         if at == "safety":
             self._queue.add(*self._next_of(found))
+            if self._cache.synced:
+                self._events.forget_gone(self._cache)
         self._queue.add(*(found if at == "start" else self._ending & found.keys()))
 
     def _next_of(self, found: Mapping[UUID, Intent]) -> list[UUID]:
@@ -312,6 +314,10 @@ class Controller:
         elif decided.writes:
             # What has just been committed may allow the next step at once.
             self._queue.add(pk)
+        elif decided.is_settled and turn.row.cleaned_at is not None:
+            # It is kept for as long as people like; nothing more happens to it, unless it is started again.
+            self._intents.pop(pk, None)
+            self._absent.pop(pk, None)
 
     def _count(self, turn: Turn, state: WorkloadState) -> None:
         if state not in FINAL_STATES:

@@ -33,8 +33,17 @@ class EventLog:
 
     def wrote(self, workload_id: UUID, rows: Iterable[EventRow]) -> None:
         """Call after the rows were committed."""
-        known = self._written.setdefault(str(workload_id), {})
-        known.update({row.uid: row.count for row in rows})
+        if written := {row.uid: row.count for row in rows}:
+            self._written.setdefault(str(workload_id), {}).update(written)
+
+    def forget_gone(self, cache: ClusterCache) -> None:
+        """Forgets the events that the cluster has forgotten, as it does after an hour: they do not come back."""
+        there = {event.metadata.uid for event in cache.events.watch.items.values()}
+        self._written = {
+            workload_id: kept
+            for workload_id, known in self._written.items()
+            if (kept := {uid: count for uid, count in known.items() if uid in there})
+        }
 
     def forget(self, workload_id: UUID) -> None:
         self._written.pop(str(workload_id), None)
