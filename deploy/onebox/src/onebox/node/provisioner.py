@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
@@ -247,13 +248,17 @@ class Provisioner:
             raise
 
     async def _remove(self, volume: Json) -> None:
-        """Remove a released volume of reclaim policy Delete, and its folder."""
+        """Remove a released volume of reclaim policy Delete, and its folder before.
+
+        Raises:
+            OSError: the folder is still there, and so are the volume and whose it is.
+        """
         meta = volume["metadata"]
         path = Path((volume["spec"].get("hostPath") or {}).get("path", ""))
         if path.parent != self._folder or path.name != meta["name"]:
             log.warning("volume %s is not removed: %s is no folder of ours", meta["name"], path)
             return
-        await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+        await asyncio.to_thread(remove_folder, path)
         await asyncio.to_thread(forget, path)
         try:
             await self._client.delete(
@@ -306,6 +311,30 @@ def make_folder(path: Path, *, is_root: bool) -> None:
     if is_root:
         os.chown(path, DEFAULT_UID, DEFAULT_GID)
     path.chmod(FOLDER_MODE)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a volume's folder, also where it has folders without the right to write; blocking.
+
+    Raises:
+        OSError: something of it is still there.
+    """
+    if not os.path.lexists(path):
+        return
+    try:
+        shutil.rmtree(path)
+    except PermissionError:
+        _allow_all(path)
+        shutil.rmtree(path)
+
+
+def _allow_all(path: Path) -> None:
+    """Give the owner all rights on all folders: what is in them is removed by their rights, not its own."""
+    path.chmod(path.stat().st_mode | stat.S_IRWXU)
+    for parent, names, _files in os.walk(path):
+        for folder in (Path(parent, name) for name in names):
+            if not folder.is_symlink():
+                folder.chmod(folder.stat().st_mode | stat.S_IRWXU)
 
 
 def volume_object(claim: Json, storage_class: Json, path: Path) -> Json:
