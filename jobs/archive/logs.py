@@ -7,8 +7,9 @@ segments, or between the last one and the end, is shown as one line of ours. Eve
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from django.db.models import Exists, OuterRef, Q
 from django.utils.translation import ngettext
 
 from jobs.models import LogSegment, ReplicaArchive, Workload
@@ -78,6 +79,15 @@ class Piece:
         return f"{self.skipped_bytes} bytes were skipped here{why}"
 
 
+class Segment(NamedTuple):
+    """What is read of a `LogSegment`: a log has one for each minute in which something was printed."""
+
+    number: int
+    start_byte: int
+    size_bytes: int
+    storage_key: str
+
+
 @dataclass(frozen=True)
 class Log:
     """The archived log of one replica in one attempt, as far as it has come.
@@ -90,7 +100,7 @@ class Log:
     """
 
     attempt: int
-    segments: tuple[LogSegment, ...]
+    segments: tuple[Segment, ...]
     is_complete: bool
     skipped_bytes: int
     was_volume_full: bool
@@ -220,10 +230,10 @@ def _gap_line(gap: Piece, at_line_start: bool) -> bytes:
 
 def log_of(archive: ReplicaArchive) -> Log:
     """The log of an archive row; one database query."""
-    rows = sorted(archive.segments.all(), key=lambda row: (row.start_byte, row.number))
+    rows = archive.segments.order_by("start_byte", "number").values_list(*Segment._fields)
     return Log(
         archive.attempt,
-        tuple(rows),
+        tuple(Segment(*row) for row in rows.iterator()),
         archive.is_complete,
         archive.skipped_bytes,
         was_volume_full=archive.exit_reason == VOLUME_FULL,
@@ -233,16 +243,17 @@ def log_of(archive: ReplicaArchive) -> Log:
     )
 
 
+def has_segments() -> Exists:
+    """Whether anything of an archive's log is there; none of its segments is loaded for that."""
+    return Exists(LogSegment.objects.filter(archive=OuterRef("pk")))
+
+
 def find_log(job: Workload, role: str, index: int, attempt: int | None = None) -> Log | None:
     """The archived log of a replica: of one attempt, or of the latest that has anything."""
-    found = job.archives.filter(role=role, index=index).order_by("-attempt")
-    if attempt is not None:
-        found = found.filter(attempt=attempt)
-    for archive in found.prefetch_related("segments"):
-        log = log_of(archive)
-        if log.segments or attempt is not None:
-            return log
-    return None
+    of_replica = job.archives.filter(role=role, index=index).order_by("-attempt")
+    wanted = has_segments() if attempt is None else Q(attempt=attempt)
+    archive = of_replica.filter(wanted).first()
+    return log_of(archive) if archive is not None else None
 
 
 @dataclass(frozen=True)
@@ -258,15 +269,31 @@ class Found:
     log: Log
     is_cut: bool = False
 
-    @property
-    def key(self) -> tuple[str, int]:
-        return self.role, self.index
-
     def text(self, tail_lines: int | None, start: int = 0) -> Iterator[bytes]:
         """All of it from a byte on, or its last lines; then a line of ours where the rest is not there yet."""
         yield from self.log.text(start if tail_lines is None else self.log.tail_start(tail_lines))
         if self.is_cut:
             yield notice(rest_words(self.log.attempt)).encode()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """That there is an archived log of a replica; its segments are not loaded yet."""
+
+    archive: ReplicaArchive
+    is_cut: bool
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.archive.role, self.archive.index
+
+    @property
+    def attempt(self) -> int:
+        return self.archive.attempt
+
+    def read(self) -> Found:
+        """The log itself; one database query."""
+        return Found(*self.key, log_of(self.archive), self.is_cut)
 
 
 def rest_words(attempt: int) -> str:
@@ -276,29 +303,31 @@ def rest_words(attempt: int) -> str:
 
 def find_logs(
     job: Workload, wanted: Sequence[tuple[str, int]], which: Which = "latest"
-) -> list[Found]:
+) -> list[Kept]:
     """The archived logs of several replicas, by attempt and then in the order of `wanted`.
 
-    Two queries, however many replicas and attempts; those without an archive are absent.
+    One query, however many replicas and attempts; those without an archive are absent. Each log is to be read
+    when it is its turn: the segments of all of them may be hundreds of thousands.
     """
-    archives = job.archives.order_by("-attempt").prefetch_related("segments")
+    archives = job.archives.order_by("-attempt")
     if len(wanted) == 1:
         archives = archives.filter(role=wanted[0][0], index=wanted[0][1])
-    if isinstance(which, int):
+    if which == "latest":
+        archives = archives.filter(has_segments())
+    elif isinstance(which, int):
         archives = archives.filter(attempt=which)
     places = {key: place for place, key in enumerate(wanted)}
-    found: list[Found] = []
+    found: list[Kept] = []
     seen: set[tuple[str, int]] = set()
     for archive in archives:
         key = (archive.role, archive.index)
-        log = log_of(archive)
-        if key not in places or (which == "latest" and (key in seen or not log.segments)):
+        if key not in places or (which == "latest" and key in seen):
             continue
         seen.add(key)
-        is_cut = log.attempt < job.attempt and not log.is_complete and job.cleaned_at is None
-        found.append(Found(*key, log, is_cut and which != "latest"))
+        is_over = archive.attempt < job.attempt and job.cleaned_at is None
+        found.append(Kept(archive, which != "latest" and is_over and not archive.is_complete))
     by_place = sorted(found, key=lambda one: places[one.key])
-    return by_place if which == "latest" else sorted(by_place, key=lambda one: one.log.attempt)
+    return by_place if which == "latest" else sorted(by_place, key=lambda one: one.attempt)
 
 
 def replicas_of(job: Workload) -> list[tuple[str, int]]:
@@ -325,7 +354,12 @@ def job_log(
         which: whose log; `all` has a line with attempt and replica before each.
     """
     found = find_logs(job, [replica] if replica else replicas_of(job), which)
-    return _joined(found, tail_lines, is_merged=replica is None, has_heads=which == "all")
+    return _joined(
+        [one.read() for one in found],
+        tail_lines,
+        is_merged=replica is None,
+        has_heads=which == "all",
+    )
 
 
 def _joined(

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from channels.db import database_sync_to_async
 
-from jobs.archive.logs import Log, Which, find_log, replicas_of, which_of
+from jobs.archive.logs import Log, Which, find_log, has_segments, replicas_of, which_of
 from jobs.kinds.registry import ARCHIVED
 from jobs.models import Replica, ReplicaArchive, Workload
 from jobs.rules.archives import Run, is_whole, run_of
@@ -192,30 +192,40 @@ def _load(job_id: UUID, attempt: str) -> JobLogState | None:
 
 def _replicas(job: Workload, which: Which) -> tuple[ReplicaLogState, ...]:
     rows = {(row.role, row.index, row.attempt): row for row in job.replica_rows.all()}
-    archives = {
-        (row.role, row.index, row.attempt): row
-        for row in job.archives.prefetch_related("segments").only(
-            *("workload", "role", "index", "attempt", "is_complete"),
-            *("pod_uid", "restarts", "run_start_byte"),
-        )
-    }
+    archives, kept = {}, set()
+    for archive in job.archives.annotate(has_segments=has_segments()).only(
+        *("workload", "role", "index", "attempt", "is_complete"),
+        *("pod_uid", "restarts", "run_start_byte"),
+    ):
+        key = (archive.role, archive.index, archive.attempt)
+        archives[key] = archive
+        if archive.has_segments:
+            kept.add(key)
+
+    def state_of(key: tuple[str, int, int]) -> ReplicaLogState:
+        return _replica(key, rows.get(key), archives.get(key), has_archive=key in kept)
+
     keys = [(role, index, job.attempt) for role, index in replicas_of(job)]
     if which == "latest":
         newest = {(role, index): attempt for role, index, attempt in sorted(rows)}
         keys = [(role, index, newest.get((role, index), job.attempt)) for role, index, _ in keys]
-        return tuple(_replica(key, rows.get(key), archives.get(key)) for key in keys)
+        return tuple(map(state_of, keys))
     attempts = range(1, job.attempt + 1) if which == "all" else (which,)
     found = []
     for attempt in attempts:
         for role, index, _ in keys:
             key = (role, index, attempt)
-            state = _replica(key, rows.get(key), archives.get(key))
+            state = state_of(key)
             found.append(_past(job, state, rows.get(key)) if attempt < job.attempt else state)
     return tuple(found)
 
 
 def _replica(
-    key: tuple[str, int, int], row: Replica | None, archive: ReplicaArchive | None
+    key: tuple[str, int, int],
+    row: Replica | None,
+    archive: ReplicaArchive | None,
+    *,
+    has_archive: bool,
 ) -> ReplicaLogState:
     role, index, attempt = key
     run, began_at = run_of(row), row.started_at if row else None
@@ -228,7 +238,7 @@ def _replica(
         pod_id=(row.pod_uid or row.pod) if row else "",
         state=str(row.state if row else ReplicaState.PENDING),
         reason=row.reason_text if row else "",
-        has_archive=archive is not None and bool(archive.segments.all()),
+        has_archive=has_archive,
         is_archived=archive is not None and is_whole(archive, run),
         run=run,
         run_began_ns=int(began_at.timestamp()) * 10**9 if began_at else 0,

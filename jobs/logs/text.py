@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 
 from asgiref.sync import sync_to_async
+from channels.db import database_sync_to_async
 
 from jobs.archive import logs
 from jobs.logs.hub import get_hub
@@ -77,8 +78,8 @@ class Part:
         return f"{self.role}-{self.index}"
 
 
-def parts_of(job: Workload, asked: LogRequest) -> list[Part]:
-    """Where each log is to be read. Three queries, however many replicas and attempts.
+def parts_of(job: Workload, asked: LogRequest) -> Iterator[Part]:
+    """Where each log is to be read. Two queries, and one for each log when it is its turn.
 
     Only the latest attempt has pods. They know times, which the archive does not: with `since` they come
     first, and what had ended by then is nowhere.
@@ -86,19 +87,19 @@ def parts_of(job: Workload, asked: LogRequest) -> list[Part]:
     which, wanted = asked.which, [asked.replica] if asked.replica else logs.replicas_of(job)
     found = logs.find_logs(job, wanted, which)
     rows = Replica.objects.filter(workload=job).order_by("attempt")
-    parts = []
     if which != "latest":
-        past = [one for one in found if one.log.attempt < job.attempt]
-        parts = [Part(one.role, one.index, one.log.attempt, "", one) for one in past]
+        past = [one for one in found if one.attempt < job.attempt]
+        for one in past:
+            yield Part(*one.key, one.attempt, "", one.read())
         if which not in ("all", job.attempt):
-            return parts
+            return
         rows = rows.filter(attempt=job.attempt)
         found = found[len(past) :]
     latest = {(row.role, row.index): row for row in rows}
     kept = {one.key: one for one in found}
-    return parts + [
-        _part(key, latest.get(key), kept.get(key), job.attempt, asked) for key in wanted
-    ]
+    for key in wanted:
+        own = kept.get(key)
+        yield _part(key, latest.get(key), own.read() if own else None, job.attempt, asked)
 
 
 def _part(
@@ -132,7 +133,9 @@ def _part(
 
 async def job_text(job: Workload, asked: LogRequest) -> AsyncIterator[bytes]:
     """The log so far, cut at lines. `job`: with its tenant."""
-    for part in await sync_to_async(parts_of)(job, asked):
+    parts = parts_of(job, asked)
+    # The stream may go on for hours: a database connection that has died meanwhile is replaced.
+    while (part := await database_sync_to_async(next)(parts, None)) is not None:
         head = logs.head_line(part.attempt, part.name) if asked.which == "all" else b""
         mark = logs.Prefix(f"{part.name} | ".encode() if asked.replica is None else b"")
         if asked.says_cut and await _is_cut(job.tenant.namespace, part, asked):
