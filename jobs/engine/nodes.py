@@ -1,7 +1,7 @@
 """Keeps the rows of `jobs.models.Node` true: what each node has, and what pods hold of it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
@@ -18,9 +18,10 @@ from jobs.engine.capacity import amount_of, is_ready
 from jobs.kinds.observe import gpu_indices
 from jobs.leader.lease import Lease
 from jobs.models import Node
-from jobs.rules.amounts import Amount
+from jobs.rules.amounts import Amount, NodeCapacity
+from jobs.rules.nodes import capacity_of, is_selected
 from portal import pools
-from portal.catalog import get_catalog
+from portal.catalog import get_catalog, known_pools
 from portal.cluster import resources
 from portal.cluster.cache import ClusterCache
 from portal.cluster.objects import KubeNode, KubePod
@@ -154,6 +155,19 @@ def _iso(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()
 
 
+def _takes_pods(row: NodeRow, known: Sequence[pools.Pool]) -> bool:
+    """Whether the node is one that takes people's pods; not, whether it is avoided or held for a time."""
+    return capacity_of(
+        NodeCapacity(row.name, row.allocatable, row.allocatable - row.requested),
+        takes_pods=row.is_ready
+        and row.is_schedulable
+        and is_selected(row.labels, settings.NODE_SELECTOR),
+        labels=row.labels,
+        taints=((taint["key"], taint["value"], taint["effect"]) for taint in row.taints),
+        known=known,
+    ).is_open
+
+
 class NodesPass:
     """Writes the rows of nodes that changed, and tells whether any did.
 
@@ -175,10 +189,11 @@ class NodesPass:
     def gpus(self) -> Counter[str]:
         """How many GPUs pods hold (`used`), could hold (`free`), and cannot as the node is (`closed`)."""
         found = Counter(used=0, free=0, closed=0)
+        known = known_pools()
         for row in (self._written or {}).values():
             free = max(0, row.allocatable.gpu - row.requested.gpu)
             found["used"] += row.requested.gpu
-            found["free" if row.is_ready and row.is_schedulable else "closed"] += free
+            found["free" if _takes_pods(row, known) else "closed"] += free
         return found
 
     async def run_once(self) -> bool:

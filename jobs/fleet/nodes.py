@@ -16,10 +16,13 @@ from django.utils.translation import gettext_lazy as _
 from jobs.fleet.gpu_users import GpuUser, GpuUsers
 from jobs.fleet.node_notes import SIMULATED, NodeNote, is_simulated, notes_on, taint_text
 from jobs.fleet.pools import PoolLine, pool_lines
-from jobs.fleet.shown_holds import ShownHolds
+from jobs.fleet.shown_holds import ShownHolds, hold_rows
 from jobs.models import Node, Workload
+from jobs.rules.amounts import Amount, NodeCapacity
+from jobs.rules.nodes import capacity_of, is_selected
 from jobs.rules.queue.guards import SuspiciousNode
 from jobs.scheduling.guards import read_suspicious_nodes
+from jobs.scheduling.models import NodeHold
 from portal.catalog import known_pools
 from portal.pools import Pool, keys_of, pool_of
 from portal.web.lists import revision_of
@@ -88,19 +91,19 @@ class Counted:
     requested: Mapping[str, int]
     is_simulated: bool
     pool: str
+    is_open: bool
 
 
-def is_open(node: Node | Counted) -> bool:
-    """Whether the node takes new pods."""
-    return node.is_ready and node.is_schedulable
-
-
-def meter(node: Node | Counted, kind: str) -> Meter:
+def meter(node: Node | Counted, kind: str, *, is_open: bool = True) -> Meter:
     """One resource of one node. A GPU that is not allocatable is broken; of the rest, the part that
-    is kept for the machine itself is not offered, so it counts as not there."""
+    is kept for the machine itself is not offered, so it counts as not there.
+
+    Args:
+        is_open: the node takes new pods, so that what nobody has asked for is free.
+    """
     allocatable = int(node.allocatable.get(kind, 0))
     used = int(node.requested.get(kind, 0))
-    shut = 0 if is_open(node) else max(0, allocatable - used)
+    shut = 0 if is_open else max(0, allocatable - used)
     if kind != "gpu":
         return Meter(kind, allocatable, used, shut=shut)
     total = max(allocatable, int(node.capacity.get(kind, allocatable)))
@@ -121,9 +124,14 @@ def add_up(meters: Iterable[Meter], kind: str) -> Meter:
 
 @dataclass(frozen=True)
 class NodeCard:
-    """One node on the page."""
+    """One node on the page.
+
+    Attributes:
+        is_open: it takes new pods.
+    """
 
     node: Node
+    is_open: bool
     gpu_users: list[GpuUser]
     notes: list[NodeNote]
     pool: str = ""  # its title, where the catalog has pools
@@ -133,12 +141,12 @@ class NodeCard:
 
     @property
     def gpu(self) -> Meter:
-        return meter(self.node, "gpu")
+        return meter(self.node, "gpu", is_open=self.is_open)
 
     @property
     def meters(self) -> list[Meter]:
         kinds = ("gpu", "cpu", "memory", "pods") if self.gpu.total else ("cpu", "memory", "pods")
-        return [meter(self.node, kind) for kind in kinds]
+        return [meter(self.node, kind, is_open=self.is_open) for kind in kinds]
 
     @property
     def cells(self) -> list[str]:
@@ -155,7 +163,7 @@ class NodeCard:
 
     @property
     def state(self) -> str:
-        """`ready`, `closed` (takes nothing new) or `lost`."""
+        """`ready`, `closed` (cordoned) or `lost`, as the cluster has it; see `is_open` for more."""
         if not self.node.is_ready:
             return "lost"
         return "ready" if self.node.is_schedulable else "closed"
@@ -210,22 +218,47 @@ class NodesPage:
 
     @cached_property
     def holds(self) -> ShownHolds:
-        return ShownHolds({node.name: node.pool for node in self._all})
+        return ShownHolds({node.name: node.pool for node in self._all}, self._hold_rows)
+
+    @cached_property
+    def _hold_rows(self) -> dict[str, NodeHold]:
+        return hold_rows()
+
+    @cached_property
+    def _shut(self) -> set[str]:
+        """Names of the nodes on which Homeport starts nothing now, whatever the cluster says of them."""
+        at = now()
+        held = {name for name, row in self._hold_rows.items() if row.from_at <= at}
+        return held | {name for name, one in self.suspicious.items() if one.is_avoided}
 
     @cached_property
     def _all(self) -> list[Counted]:
         # Of a thousand nodes, what each tells of itself and who is on it would be most of the work.
-        columns = [field.name for field in fields(Counted)][:-2]
-        keys = {f"label{n}": key for n, key in enumerate(sorted(keys_of(self.pools)))}
+        columns = [*(field.name for field in fields(Counted)[:-3]), "taints"]
+        wanted = keys_of(self.pools) | settings.NODE_SELECTOR.keys()
+        keys = {f"label{n}": key for n, key in enumerate(sorted(wanted))}
         marked = Node.objects.annotate(mark=KT(f"labels__{SIMULATED}")).annotate(
             **{name: KeyTextTransform(key, "labels") for name, key in keys.items()}
         )
         counted = []
         for row in marked.values(*columns, "mark", *keys):
-            mark = row.pop("mark")
-            labels = {key: row.pop(name) for name, key in keys.items()}
-            pool = pool_of(labels, self.pools).name
-            counted.append(Counted(**row, is_simulated=mark == "true", pool=pool))
+            mark, taints = row.pop("mark"), row.pop("taints")
+            found = {key: row.pop(name) for name, key in keys.items()}
+            labels = {key: value for key, value in found.items() if value is not None}
+            known = capacity_of(
+                NodeCapacity(row["name"], Amount(), Amount()),
+                takes_pods=row["is_ready"]
+                and row["is_schedulable"]
+                and row["name"] not in self._shut
+                and is_selected(labels, settings.NODE_SELECTOR),
+                labels=labels,
+                taints=((taint["key"], taint["value"], taint["effect"]) for taint in taints),
+                known=self.pools,
+            )
+            is_simulated = mark == "true"
+            counted.append(
+                Counted(**row, is_simulated=is_simulated, pool=known.pool, is_open=known.is_open)
+            )
         return sorted(counted, key=lambda node: (-meter(node, "gpu").total, node.name))
 
     @cached_property
@@ -237,6 +270,7 @@ class NodesPage:
         rows = Node.objects.in_bulk([counted.name for counted in self.page.object_list])
         # What has gone in between is left out.
         shown = [rows[node.name] for node in self.page.object_list if node.name in rows]
+        is_open = {node.name: node.is_open for node in self.page.object_list}
         gpu_users = GpuUsers(self.user, shown)
         suspicious, held = self.suspicious, self.holds.rows
         # Whose work it is only admins may read of everybody.
@@ -244,6 +278,7 @@ class NodesPage:
         return [
             NodeCard(
                 node,
+                is_open[node.name],
                 gpu_users.of(node),
                 notes_on(
                     node,
@@ -276,7 +311,7 @@ class NodesPage:
         return self._total("gpu")
 
     def _total(self, kind: str) -> Meter:
-        return add_up((meter(node, kind) for node in self._all), kind)
+        return add_up((meter(node, kind, is_open=node.is_open) for node in self._all), kind)
 
     @property
     def count(self) -> int:
@@ -285,7 +320,7 @@ class NodesPage:
     @cached_property
     def open_count(self) -> int:
         """Nodes that take new pods."""
-        return sum(is_open(node) for node in self._all)
+        return sum(node.is_open for node in self._all)
 
     @cached_property
     def simulated_count(self) -> int:
@@ -300,5 +335,5 @@ class NodesPage:
         last = max((node.seen_at for node in self._all), default=None)
         lasting = [(row.pk, row.revision) for card in self.cards for row in card.lasting]
         suspicious = tuple(self.suspicious.values())
-        others = (self.count, last, self.holds.marks, lasting, suspicious)
+        others = (self.count, self.open_count, last, self.holds.marks, lasting, suspicious)
         return revision_of(shown, others)

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from jobs.models import Workload
@@ -10,20 +9,26 @@ from jobs.scheduling.holds import lasting_on
 from jobs.scheduling.models import NodeHold
 
 
-class ShownHolds:
-    """All holds, read once, beside the nodes that there are."""
+def hold_rows() -> dict[str, NodeHold]:
+    """All holds by the name of the node. One query."""
+    return {row.node: row for row in NodeHold.objects.all()}
 
-    def __init__(self, pool_of_node: Mapping[str, str]) -> None:
+
+class ShownHolds:
+    """All holds beside the nodes that there are.
+
+    Attributes:
+        rows: by the name of a node.
+    """
+
+    def __init__(self, pool_of_node: Mapping[str, str], rows: Mapping[str, NodeHold]) -> None:
         """
         Args:
             pool_of_node: name of each node of the cluster -> that of its pool.
+            rows: as `hold_rows` gives them.
         """
         self._pool_of_node = pool_of_node
-
-    @cached_property
-    def rows(self) -> dict[str, NodeHold]:
-        """By the name of a node."""
-        return {row.node: row for row in NodeHold.objects.all()}
+        self.rows = rows
 
     @property
     def elsewhere(self) -> list[NodeHold]:

@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from jobs.models import Attempt, Node, Replica, Workload
+from jobs.scheduling.models import NodeHold
 from jobs.workloads.fit import node_capacities
 from tenants.models import AuditEntry, Team, Tenant, User
 from tests.browsing import client_of
@@ -70,6 +72,50 @@ def test_broken_gpus_count_as_there_but_not_as_free(scene: Scene) -> None:
     cells = [e.get("class") for e in page.all("span") if "gpu-cell" in (e.get("class") or "")]
     kinds = [str(cell).removeprefix("gpu-cell gpu-") for cell in cells]
     assert kinds == ["seen"] * 2 + ["held"] * 3 + ["free"] + ["broken"] * 2
+
+
+@pytest.mark.parametrize(
+    "why",
+    ["cordoned", "not ready", "avoided", "held", "tainted", "not selected", "held from tomorrow"],
+)
+def test_what_is_free_where_nothing_new_starts_is_not_called_free(
+    settings: Any, scene: Scene, why: str
+) -> None:
+    """The page says what the form says: only there can something start."""
+    node, at = make_node("gpu-02", labels={"mount": "yes"}), timezone.now()
+    changes: dict[str, dict[str, Any]] = {
+        "cordoned": {"is_schedulable": False},
+        "not ready": {"is_ready": False},
+        "tainted": {"taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]},
+        "not selected": {"labels": {}},
+    }
+    Node.objects.exclude(name="gpu-02").update(labels={"mount": "yes"})
+    settings.NODE_SELECTOR = {"mount": "yes"}
+    Node.objects.filter(pk=node.pk).update(**changes.get(why, {"is_ready": True}))
+    if why == "avoided":
+        make_node("gpu-03", labels={"mount": "yes"}, capacity={}, allocatable={})
+        for tenant in (scene.alice, scene.bob, scene.alice):
+            die(tenant, "gpu-02")
+    if why.startswith("held"):
+        from_at = at + timedelta(days=1 if why.endswith("tomorrow") else -1)
+        NodeHold.objects.create(node="gpu-02", from_at=from_at, reason="new disks")
+    page = read(scene.alice.owner, "/nodes/")
+    total = " ".join(page.one("section", aria_labelledby="total-title").text.split())
+    cards = [card.text for card in page.all("article")]
+    (card,) = (text for text in cards if "gpu-02" in text.partition("GPUs")[0])
+    cells = [e.get("title") for e in page.all("span") if "gpu-cell" in (e.get("class") or "")]
+    if why == "held from tomorrow":  # what ends by then may still start
+        assert "11 free" in total
+        assert "all schedulable" in total
+        assert "8 free" in card
+        assert cells.count("free") == 11
+        return
+    assert "3 free, 8 on nodes that take nothing new" in total
+    assert f"{len(cards) - 1} schedulable" in total
+    assert " free" not in card
+    assert "takes nothing new" in card
+    assert cells.count("free") == 3
+    assert cells.count("takes nothing new") == 8
 
 
 def test_a_researcher_sees_the_own_training_and_of_others_no_name(scene: Scene) -> None:
