@@ -8,28 +8,39 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from django.conf import settings
+from django.db.models.fields.json import KT
 from django.utils import timezone
 
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.next_steps import NextSteps
+from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Node, Workload
 from jobs.rules import reasons
 from jobs.rules.admission import Fit, pools_of_roles
 from jobs.rules.admission import fit as fit_amounts
-from jobs.rules.amounts import NO_LIMIT, RESOURCES, Amount, NodeCapacity, ReplicaRequest
+from jobs.rules.amounts import (
+    NO_LIMIT,
+    RESOURCES,
+    Amount,
+    NodeCapacity,
+    ReplicaRequest,
+    total_of,
+)
 from jobs.rules.nodes import capacity_of, is_selected, where_to_run
 from jobs.rules.queue.guards import IMAGE_FAILS, Guards
 from jobs.rules.queue.holds import answer_beside, closed, held_before
-from jobs.rules.queue.state import LOW, UNKNOWN
+from jobs.rules.queue.state import HIGH, LOW, NORMAL, UNKNOWN
 from jobs.rules.queue.times import seconds_of
-from jobs.rules.states import WorkloadState
 from jobs.scheduling.guards import read_guarded_images, read_image_problems, read_suspicious_nodes
 from jobs.scheduling.models import NodeHold
 from portal.catalog import get_catalog
 from portal.pools import DEFAULT
 from tenants.borrowing import may_borrow
 from tenants.models import Tenant, User
+
+# The reasons of what waits for its quota, and of what waits behind that.
+_IN_LINE = ("quota", "queue")
 
 
 def amount(counted: dict[str, int]) -> Amount:
@@ -86,8 +97,10 @@ def _fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
     if hard is None:
         # What is asked of the cluster is known before the cluster has counted it.
         hard = amount(tenant.quota)
-    if getattr(spec, "priority", "") == LOW and may_borrow(tenant):
+    own_left, priority = left, getattr(spec, "priority", NORMAL)
+    if priority == LOW and may_borrow(tenant):
         hard = left = Amount(**dict.fromkeys(RESOURCES, NO_LIMIT))
+        own_left = None  # what those before it lack is not of its namespace's quota
     by_weight = tenant.quota_by_weight
     where, _ = _where(requests, spec, tenant)
     holds = {name: seconds_of(at) for name, at in NodeHold.objects.values_list("node", "from_at")}
@@ -105,7 +118,7 @@ def _fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
         return _closed(answer, tenant)
     if answer.kind != "never" and (guarded := _guarded(spec, tenant)):
         return guarded
-    ahead = _waiting_count(tenant)
+    ahead = _ahead_count(total_of(requests), own_left, priority, tenant)
     if answer.kind == "now" and ahead:
         answer = replace(
             answer,
@@ -166,8 +179,25 @@ def _closed(answer: Fit, tenant: Tenant) -> Fit:
     return replace(answer, kind="never" if is_leaving else "later", code=code, text=reason.text)
 
 
-def _waiting_count(tenant: Tenant) -> int:
-    """What of the tenant is in the queue and goes first: not what lacks only nodes, or sits out a back-off."""
-    queued = Workload.objects.filter(tenant=tenant, state=WorkloadState.QUEUED)
-    found: int = queued.filter(reason_code__in=("", "quota", "queue")).count()
-    return found
+def _ahead_count(wanted: Amount, left: Amount | None, priority: str, tenant: Tenant) -> int:
+    """How much of the tenant is in the queue and goes first: what waits there for something that this wants as well.
+
+    As the queue has it (`jobs/rules/queue/decision.py`): only `low` waits for `low`, `high` goes before the
+    rest, and behind what its quota lacks waits only what wants the same. Not ahead is what lacks only
+    nodes, or sits out a back-off. What has not been looked at yet is taken to be.
+
+    Args:
+        left: of the quota that this one goes by; None: not known, and all that wait are ahead.
+    """
+    queued = Workload.objects.filter(tenant=tenant, reason_code__in=("", *_IN_LINE)).queued()
+    rows = queued.values_list("kind", "replicas", "reason_code", KT("spec__priority"))
+    line = [
+        (total_of(KINDS[kind].requests(replicas)), code)
+        for kind, replicas, code, other in rows
+        if ((other or NORMAL) == LOW) == (priority == LOW) and (priority != HIGH or other == HIGH)
+    ]
+    if left is None:
+        return len(line)
+    short = {resource for total, _ in line for resource in left.lacking(total)}
+    both = [resource for resource in short if wanted.get(resource) > 0]
+    return sum(not code or any(total.get(one) > 0 for one in both) for total, code in line)
