@@ -1,9 +1,11 @@
 """The first page with its cards: what a person runs, waits for and may use."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from django.db.models import Case, Count, When
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -20,9 +22,12 @@ from portal.web.request import PageRequest, is_unchanged, signed_in
 from tenants.models import Tenant, TenantObject
 from tenants.usage import UsageLine
 
-MAX_UNFINISHED = 50
+MAX_UNFINISHED = 50  # of them those that run come first, then those in the queue
 MAX_RECENT = 6
 MAX_STOPPED = 2  # offered to be started again
+_RUNNING_FIRST = Case(
+    When(state__in=HOLDING_STATES, then=0), When(state=WorkloadState.QUEUED, then=1), default=2
+)
 PARTS = frozenset({"quota", "namespace", "now", "closed", "banner"})
 
 
@@ -68,11 +73,16 @@ class HomePage:
     def _rows(self, found: Iterable[Workload]) -> list[ListRow]:
         return list_rows(found, self.user)
 
+    @property
+    def _own_unfinished(self) -> WorkloadQuerySet:
+        found: WorkloadQuerySet = self._own.filter(kind__in=ARCHIVED).unfinished()
+        return found
+
     @cached_property
     def unfinished(self) -> list[ListRow]:
-        """Own trainings that have not ended, oldest first as the queue goes."""
-        own = self._own.filter(kind__in=ARCHIVED).unfinished().for_lists()
-        return self._rows(own.order_by("queued_at", "pk")[:MAX_UNFINISHED])
+        """Own trainings that have not ended: those that run, those that wait, the rest; each oldest first as the queue goes."""
+        own = self._own_unfinished.for_lists().order_by(_RUNNING_FIRST, "queued_at", "pk")
+        return self._rows(own[:MAX_UNFINISHED])
 
     @property
     def running(self) -> list[ListRow]:
@@ -83,27 +93,51 @@ class HomePage:
         return [row for row in self.unfinished if row.workload.state == WorkloadState.QUEUED]
 
     @cached_property
+    def _counts(self) -> Mapping[str, int]:
+        """State -> how many of the own trainings that have not ended; one query where not all are shown."""
+        return _counted(self.unfinished, self._own_unfinished)
+
+    @property
+    def running_count(self) -> int:
+        return sum(self._counts.get(state, 0) for state in HOLDING_STATES)
+
+    @property
+    def waiting_count(self) -> int:
+        return self._counts.get(WorkloadState.QUEUED, 0)
+
+    @cached_property
     def recent(self) -> list[ListRow]:
         """Own trainings that ended, the latest first."""
         own = self._own.filter(kind__in=ARCHIVED, state__in=FINAL_STATES)
         return self._rows(own.for_lists().order_by("-finished_at", "pk")[:MAX_RECENT])
 
+    @property
+    def _own_served(self) -> WorkloadQuerySet:
+        return self._own.filter(kind__in=WITH_GATE)
+
+    @cached_property
+    def _served_unfinished(self) -> list[ListRow]:
+        own = self._own_served.unfinished().defer("plan", "notes", "steps")
+        first = own.order_by(_RUNNING_FIRST, "-queued_at", "pk")[:MAX_UNFINISHED]
+        rows = self._rows(first)
+        return sorted(rows, key=lambda row: (-row.workload.queued_at.timestamp(), row.workload.pk))
+
     @cached_property
     def served(self) -> list[ListRow]:
         """Own notebooks and TensorBoards that run or wait, then notebooks that were stopped lately."""
-        own = self._own.filter(kind__in=WITH_GATE).defer("plan", "notes", "steps")
-        own = own.order_by("-queued_at", "pk")
+        own = self._own_served.defer("plan", "notes", "steps").order_by("-queued_at", "pk")
         stopped = own.filter(kind__in=STAY_AT_HAND, state__in=FINAL_STATES)
-        return self._rows([*own.unfinished()[:MAX_UNFINISHED], *stopped[:MAX_STOPPED]])
+        return [*self._served_unfinished, *self._rows(stopped[:MAX_STOPPED])]
 
     @cached_property
     def low_use(self) -> Mapping[Workload, str]:
         """What of the own that runs uses little of what it requested."""
         return low_texts(self._own)
 
-    @property
+    @cached_property
     def served_running(self) -> int:
-        return sum(row.workload.state == WorkloadState.RUNNING for row in self.served)
+        counts = _counted(self._served_unfinished, self._own_served.unfinished())
+        return counts.get(WorkloadState.RUNNING, 0)
 
     @property
     def revision(self) -> str:
@@ -111,11 +145,19 @@ class HomePage:
         rows = [*self.unfinished, *self.recent, *self.served]
         shown = [(str(row.workload.pk), row.workload.revision) for row in rows]
         tenant = self.tenant.revision if self.tenant else 0
-        return revision_of(tenant, shown)
+        numbers = (self.running_count, self.waiting_count, self.served_running)
+        return revision_of(tenant, shown, numbers)
 
     @property
     def has_trainings(self) -> bool:
         return bool(self.unfinished or self.recent)
+
+
+def _counted(shown: Sequence[ListRow], found: WorkloadQuerySet) -> Mapping[str, int]:
+    """State -> how many there are of what was found, of which the first `MAX_UNFINISHED` are shown."""
+    if len(shown) < MAX_UNFINISHED:
+        return Counter(str(row.workload.state) for row in shown)
+    return dict(found.order_by().values_list("state").annotate(n=Count("pk")))
 
 
 @require_safe
