@@ -1,7 +1,8 @@
 """What is known of the use of a tenant's volumes.
 
 Pods report what `statvfs` says of a volume's folder. Where the storage gives each volume a size of its own that
-is the volume's; where it is a folder of something larger, it is the use of that, by everybody.
+is the volume's; where it is a folder of something else, it is the use of that, by everybody. Of a disk that happens
+to have about the promised size nothing tells the two apart.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,9 @@ from jobs.usage.models import ReplicaUsage
 from tenants.models import Tenant
 
 _MIB = 2**20
-_MOST_OF_CLAIM = 1.05  # a file system may be a little larger than what was claimed
+# A file system keeps some of what was claimed for itself (ext4 of a small volume a tenth), and may be a little larger.
+# A disk may also be smaller than what is promised on it: on that a folder has no size of its own either.
+_LEAST_OF_CLAIM, _MOST_OF_CLAIM = 0.85, 1.05
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,9 @@ def foreign_figures(totals: Mapping[str, int], tenant: Tenant) -> frozenset[str]
     return frozenset(
         f"{name}_mib"
         for name, promised_bytes in _promised(tenant).items()
-        if not 0 < totals.get(f"{name}_mib", 0) * _MIB <= promised_bytes * _MOST_OF_CLAIM
+        if not _LEAST_OF_CLAIM * promised_bytes
+        <= totals.get(f"{name}_mib", 0) * _MIB
+        <= _MOST_OF_CLAIM * promised_bytes
     )
 
 

@@ -77,10 +77,20 @@ def test_the_page_says_what_was_requested_and_what_was_used(
 
 @pytest.mark.parametrize(
     ("there_mib", "is_own"),
-    [(10_240, True), (9_900, True), (10_752, True), (10_753, False), (258_000, False), (0, False)],
+    [
+        (10_240, True),
+        (9_900, True),
+        (8_807, True),
+        (8_601, False),
+        (5_120, False),
+        (10_752, True),
+        (10_753, False),
+        (258_000, False),
+        (0, False),
+    ],
 )
-def test_a_larger_disk_is_not_a_volumes_use(job: Workload, there_mib: int, is_own: bool) -> None:
-    """10 GiB are promised, and what is 1.05 times as large at most is that volume."""
+def test_another_disk_is_not_a_volumes_use(job: Workload, there_mib: int, is_own: bool) -> None:
+    """10 GiB are promised, and what is 0.85 to 1.05 times as large is that volume."""
     Tenant.objects.update(data_volume_bytes=10 * GIB, log_volume_bytes=5 * GIB)
     at = int(time.time()) // 60 * 60
     used = {"cpu_m": (1, 2), "data_mib": (2048, 2048), "log_mib": (1024, 1024)}
