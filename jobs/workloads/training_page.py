@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Case, When
+from django.db.models import Case, Count, Sum, When
 from django.utils.translation import gettext as _
 
 from jobs import command_line
@@ -219,12 +219,27 @@ class TrainingPage(WorkloadPage):
         return replica_words(self.workload, replica)
 
     @cached_property
-    def artifacts(self) -> list[ArtifactRow]:
-        return [ArtifactRow(artifact) for artifact in self.workload.artifacts.all()[:MAX_ARTIFACTS]]
+    def _some_artifacts(self) -> list[Artifact]:
+        return list(self.workload.artifacts.all()[: MAX_ARTIFACTS + 1])
 
     @property
-    def artifacts_bytes(self) -> int:
-        return sum(row.artifact.size_bytes for row in self.artifacts)
+    def artifacts(self) -> list[ArtifactRow]:
+        """The first of them, with those that were announced and are not there."""
+        return [ArtifactRow(artifact) for artifact in self._some_artifacts[:MAX_ARTIFACTS]]
+
+    @property
+    def are_all_artifacts_listed(self) -> bool:
+        return len(self._some_artifacts) <= MAX_ARTIFACTS
+
+    @cached_property
+    def artifacts_kept(self) -> tuple[int, int]:
+        """How many files are there, and their bytes; one query where not all are listed."""
+        if self.are_all_artifacts_listed:
+            sizes = [row.size_bytes for row in self._some_artifacts if row.uploaded_at]
+            return len(sizes), sum(sizes)
+        kept = self.workload.artifacts.filter(uploaded_at__isnull=False)
+        found = kept.aggregate(count=Count("pk"), size_bytes=Sum("size_bytes", default=0))
+        return found["count"], found["size_bytes"]
 
     @cached_property
     def manifests(self) -> str:

@@ -15,6 +15,7 @@ from jobs.kinds.training.kind import TRAINING
 from jobs.models import Artifact, Attempt, Replica, UserSecret, Workload, WorkloadEvent
 from jobs.rules.states import WorkloadState
 from jobs.rules.topologies import TOPOLOGIES
+from jobs.workloads import training_page
 from jobs.workloads.idempotency import HEADER, REPLAYED
 from tenants.models import Tenant
 from tests.browsing import HTMX, body_of, read
@@ -159,6 +160,43 @@ def full_job(tenant: Tenant) -> Workload:
             uploaded_at=uploaded_at,
         )
     return job
+
+
+def files_of(client: Client, job: Workload) -> str:
+    """What the card of files says."""
+    answer = client.get(f"/trainings/{job.pk}/part/artifacts/", headers=HTMX)
+    return " ".join(Markup(answer.content.decode()).text.split())
+
+
+def test_files_are_counted_whole_and_only_those_that_are_there(
+    alice: Tenant, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_page, "MAX_ARTIFACTS", 3)
+    job = make_job(alice, state="running")
+    about = {"size_bytes": 2**20, "mtime_ns": 1}
+    job.artifacts.create(path="a-announced.bin", storage_key="a", **about)
+    for number in range(2):
+        job.artifacts.create(path=f"b{number}", storage_key="b", uploaded_at=now(), **about)
+    said = files_of(client, job)
+    assert said.startswith("Files 2 files, 2 MiB ")
+    assert "a-announced.bin 1 MiB uploading" in said
+    assert "first" not in said
+    for number in range(2, 5):
+        job.artifacts.create(path=f"b{number}", storage_key="b", uploaded_at=now(), **about)
+    said = files_of(client, job)
+    assert said.startswith("Files 5 files, 5 MiB ")
+    assert "b1" in said
+    assert "b2" not in said
+    assert said.endswith(
+        f"The first 3 are listed. For all of them: homeport artifacts list {job.pk}"
+    )
+    Workload.objects.filter(pk=job.pk).update(state="failed", finished_at=now(), cleaned_at=now())
+    said = files_of(client, job)
+    assert said.startswith("Files 5 files, 5 MiB ")
+    assert "uploading" not in said
+    assert "a-announced.bin 1 MiB was not kept" in said
+    job.artifacts.filter(uploaded_at__isnull=False).delete()
+    assert files_of(client, job) == "Files a-announced.bin 1 MiB was not kept"
 
 
 def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) -> None:
