@@ -70,7 +70,7 @@ class ArtifactRow:
 class TrainingPage(WorkloadPage):
     """A training: its replicas, its log, what it left, what was asked for."""
 
-    parts = WorkloadPage.parts | {"replicas", "artifacts", "manifests"}
+    parts = WorkloadPage.parts | {"replicas", "artifacts", "request", "manifests"}
 
     def __init__(self, workload: Workload, user: User, attempt: str = "") -> None:
         super().__init__(workload, user)

@@ -199,6 +199,31 @@ def test_files_are_counted_whole_and_only_those_that_are_there(
     assert files_of(client, job) == "Files a-announced.bin 1 MiB was not kept"
 
 
+def test_the_configuration_follows_what_is_changed_after_the_submit(
+    alice: Tenant, client: Client
+) -> None:
+    """A longer deadline, another priority, the commit that is known once its code was fetched."""
+    source = {"git": "https://h.example/code.git", "ref": "main"}
+    job = make_job(alice, state="running", deadline_s=3600, source=source)
+    card = read(client, f"/trainings/{job.pk}/").one("section", id="job-request")
+    assert card.get("data-live") == f"job:{job.pk}"
+    assert "1 h" in card.text
+    spec = {
+        **job.spec,
+        "priority": "low",
+        "run_policy": {**job.spec["run_policy"], "deadline_s": 7200},
+    }
+    row = Workload.objects.filter(pk=job.pk)
+    row.update(spec=spec, source_commit="c0ffee", revision=job.revision + 1)
+    have = {**HTMX, "Homeport-Have": card.get("data-revision") or ""}
+    answer = client.get(card.get("hx-get") or "", headers=have)
+    assert answer.status_code == 200
+    said = " ".join(Markup(answer.content.decode()).one("section", id="job-request").text.split())
+    assert "Time limit2 h" in said
+    assert "Prioritylow" in said
+    assert "commit c0ffee" in said
+
+
 def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) -> None:
     job = full_job(alice)
     counts = client.get(f"/api/v1/jobs/{job.pk}/").json()["replica_statuses"]
@@ -239,7 +264,10 @@ def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) ->
     names = [e.get("data-replica") for e in page.all("button") if e.get("data-replica") is not None]
     assert names == ["", "worker-0", "worker-1", "ps-0"]
     assert not page.all("a", id="stop")
-    parts = [f"part/{name}/" for name in ("header", "replicas", "artifacts", "events", "manifests")]
+    parts = [
+        f"part/{name}/"
+        for name in ("header", "replicas", "artifacts", "events", "request", "manifests")
+    ]
     for state in WorkloadState:
         Workload.objects.update(state=state)
         for path in (f"/trainings/{job.pk}/", f"/api/v1/jobs/{job.pk}/"):

@@ -15,7 +15,7 @@ from tests.factories import make_job, make_service, make_user
 pytestmark = pytest.mark.django_db
 
 SERVED = ("notebook", "tensorboard")
-OF_TRAININGS = ("header", "replicas", "events", "artifacts", "manifests")
+OF_TRAININGS = ("header", "replicas", "events", "artifacts", "request", "manifests")
 OF_SERVED = ("header", "startup", "content", "place", "events", "opening")
 PARTS = [
     *(("root", f"/{name}/") for name in ("nodes", "queue", "admin/health", "admin/people")),
