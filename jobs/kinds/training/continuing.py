@@ -52,6 +52,31 @@ def takes_over(body: Mapping[str, Any]) -> bool:
     return bool(body.get(FIELD)) and not body.keys() >= {"command", "image"}
 
 
+def taken_over(old: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    """What a body asks for that `takes_over` all that it does not say.
+
+    Of replicas that is each part of a role, of variables and secrets each name. An empty object and null say that
+    there are none. Another topology has no roles but those that the body says.
+
+    Args:
+        old: the body of the training that it continues, with every field.
+    """
+    found = {**old, **body}
+    for name in ("env", "secrets"):
+        found[name] = _laid_over(old[name], found[name]) if found[name] else {}
+    roles, said = old["replicas"], found["replicas"]
+    if said and isinstance(said, Mapping):
+        named = {role: _laid_over(roles.get(role), asked) for role, asked in said.items()}
+        is_same = found["topology"] == old["topology"]
+        found["replicas"] = {**roles, **named} if is_same else named
+    return found
+
+
+def _laid_over(old: Any, said: Any) -> Any:
+    both = isinstance(old, Mapping) and isinstance(said, Mapping)
+    return {**old, **said} if both else said
+
+
 def continued(spec: TrainingSpec, old: Workload) -> TrainingSpec:
     """The request in the log folder of the old one; where it asks for the same code, of the same commit."""
     source = spec.source

@@ -12,7 +12,13 @@ from rest_framework.fields import empty
 
 from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.spec import spec_of
-from jobs.kinds.training.continuing import FIELD, FinishedTraining, continued, takes_over
+from jobs.kinds.training.continuing import (
+    FIELD,
+    FinishedTraining,
+    continued,
+    taken_over,
+    takes_over,
+)
 from jobs.kinds.training.fields import (
     AddressesName,
     ClusterFlags,
@@ -347,10 +353,8 @@ class TrainingSerializer(SpecSerializer):
                 old = self.fields[FIELD].run_validation(data[FIELD])
             except serializers.ValidationError as error:
                 raise serializers.ValidationError({FIELD: error.detail}) from error
-            data = self.initial_data = {
-                **self.to_representation(spec_of(old, TrainingSpec)),
-                **data,
-            }
+            before = self.to_representation(spec_of(old, TrainingSpec))
+            data = self.initial_data = taken_over(before, data)
         if isinstance(data, Mapping) and _has_servers_alone(data):
             replicas = {"worker": {}, **data["replicas"]}
             data = self.initial_data = {**data, "topology": "tf-ps", "replicas": replicas}

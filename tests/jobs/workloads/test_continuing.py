@@ -10,9 +10,11 @@ from django.test import Client
 from django.utils import timezone
 
 from jobs.kinds.spec import spec_of
+from jobs.kinds.training.continuing import FIELD
+from jobs.kinds.training.document import as_body
 from jobs.kinds.training.manifests import log_dir, own_folder
 from jobs.kinds.training.spec import TrainingSpec
-from jobs.models import ReplicaArchive, Workload
+from jobs.models import ReplicaArchive, UserSecret, Workload
 from tenants.models import Tenant
 from tests.browsing import client_of, page_of, read
 from tests.factories import make_job, make_tenant, submit_body
@@ -54,6 +56,66 @@ def test_a_chain_keeps_the_first_folder_and_the_request(alice: Tenant, client: C
         content_type="application/json",
     )
     assert board.json()["log_dirs"][0]["path"] == own_folder(first)
+
+
+WORKER = {"count": 1, "cpu": "1500m", "memory": "3Gi", "gpu": 0}
+CHIEF = {"count": 1, "cpu": "1", "memory": "1Gi", "gpu": 0}
+PS = {"count": 2, "cpu": "500m", "memory": "512Mi", "gpu": 0}
+
+
+@pytest.mark.parametrize(
+    ("field", "said", "became"),
+    [
+        ("replicas", {"worker": {"cpu": 2}}, {"worker": {**WORKER, "cpu": "2"}, "ps": PS}),
+        (
+            "replicas",
+            {"ps": {"count": "1"}, "worker": {}},
+            {"worker": WORKER, "ps": {**PS, "count": 1}},
+        ),
+        ("replicas", {"chief": {}}, {"chief": CHIEF, "worker": WORKER, "ps": PS}),
+        ("env", {"LR": "0.1"}, {"DATASET": "x", "SEED": "1", "LR": "0.1"}),
+        ("env", {"SEED": "2"}, {"DATASET": "x", "SEED": "2"}),
+        ("env", {}, {}),
+        ("env", None, {}),
+        ("secrets", {"b": "files"}, {"a": "env", "b": "files"}),
+        ("secrets", {"a": "files"}, {"a": "files"}),
+        ("secrets", None, {}),
+    ],
+)
+def test_what_is_said_within_a_field_leaves_the_rest_of_it(
+    alice: Tenant, client: Client, field: str, said: Any, became: dict[str, Any]
+) -> None:
+    for name in "ab":
+        UserSecret.objects.create(
+            tenant=alice, name=name, kind="generic", keys=[name.upper()], revisions=[1]
+        )
+    asked = {
+        "topology": "tf-ps",
+        "replicas": {"worker": WORKER, "ps": PS},
+        "env": {"DATASET": "x", "SEED": "1"},
+        "secrets": {"a": "env"},
+    }
+    first = submit(client, **submit_body(**asked))
+    assert first.status_code == 201, first.json()
+    old = Workload.objects.get(pk=first.json()["id"])
+    Workload.objects.update(state="succeeded")
+    answer = submit(client, continue_from=str(old.pk), **{field: said})
+    assert answer.status_code == 201, answer.json()
+    found = as_body(spec_of(Workload.objects.get(pk=answer.json()["id"]), TrainingSpec))
+    wanted = {**as_body(spec_of(old, TrainingSpec)), field: became, FIELD: str(old.pk)}
+    assert found == wanted
+
+
+def test_another_topology_has_the_roles_that_are_said_and_each_its_request(
+    alice: Tenant, client: Client
+) -> None:
+    asked = submit_body(topology="tf-ps", replicas={"worker": WORKER, "ps": PS})
+    old = Workload.objects.get(pk=submit(client, **asked).json()["id"])
+    Workload.objects.update(state="succeeded")
+    other = {"topology": "torch-ddp", "replicas": {"worker": {"count": 4}}}
+    answer = submit(client, continue_from=str(old.pk), **other)
+    row = Workload.objects.get(pk=answer.json()["id"])
+    assert as_body(spec_of(row, TrainingSpec))["replicas"] == {"worker": {**WORKER, "count": 4}}
 
 
 def test_what_cannot_be_continued_and_a_folder_in_use(alice: Tenant, client: Client) -> None:
