@@ -12,6 +12,15 @@ function read(form) {
   );
 }
 
+/** The field itself, or what takes its place for a value of several lines, of which an input has one. */
+function asLong(field, value) {
+  if (field.type !== "text" || !value.includes("\n")) return field;
+  const area = document.createElement("textarea");
+  for (const name of ["name", "class", "aria-label"]) area.setAttribute(name, field.getAttribute(name) ?? "");
+  field.replaceWith(area);
+  return area;
+}
+
 /** @param {HTMLFormElement} form @param {[string, string][]} pairs */
 function write(form, pairs) {
   const yaml = pairs.find(([name]) => name === "yaml");
@@ -38,7 +47,7 @@ function write(form, pairs) {
     }
     const field = fields[taken.get(name) ?? 0];
     taken.set(name, (taken.get(name) ?? 0) + 1);
-    if (field) field.value = value;
+    if (field) asLong(field, value).value = value;
   }
   form.dispatchEvent(new Event("refresh"));
 }

@@ -33,6 +33,7 @@ from jobs.kinds.training.inputs import (
     BLANK_ROLE,
     GROUPS,
     LABELS,
+    LINE_ENDS_LOST,
     MACHINES,
     PARTS,
     PLACES,
@@ -187,7 +188,10 @@ class TrainingForm(SecretsForm):
         inputs = [name for name in source if f"source.{name}" in cls.labels]
         shown |= {f"source.{name}": source[name] for name in inputs}
         flags, env = tuple(body["cluster_flags"]), tuple(body["env"].items())
-        return cls(shown=shown, flags=flags, env=env, secrets=body["secrets"])
+        form = cls(shown=shown, flags=flags, env=env, secrets=body["secrets"])
+        texts = [*shown.items(), *env]
+        form.problems += [LINE_ENDS_LOST % {"name": n} for n, v in texts if "\r" in str(v)]
+        return form
 
     def typed_body(self, spec: TrainingSpec) -> dict[str, Any]:
         kind, typed = self.values["source_kind"], self.body()
@@ -467,8 +471,7 @@ class TrainingYamlForm(TrainingForm):
 
     def turned(self, spec: TrainingSpec, check: Check) -> WorkloadForm:
         form = TrainingForm.of_body(self.typed_body(spec))
-        # Browsers take ends of lines out of the inputs for variables.
-        if form.read_early(check) == spec and not re.search(r"[\r\n]", "".join(spec.env.values())):
+        if form.read_early(check) == spec:
             return form
         self.problems = [_("The form has no place for all of this. Edit it here.")]
         return self
@@ -489,4 +492,6 @@ def _words(text: str) -> list[str]:
 
 def _rows(posted: QueryDict) -> list[tuple[str, str]]:
     pairs = zip(posted.getlist("env_name"), posted.getlist("env_value"), strict=False)
-    return [(name.strip(), value) for name, value in pairs if name.strip() or value]
+    # Browsers send each end of a line as CR and LF, whatever was shown.
+    rows = [(name.strip(), value.replace("\r\n", "\n")) for name, value in pairs]
+    return [(name, value) for name, value in rows if name or value]

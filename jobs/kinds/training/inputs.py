@@ -62,6 +62,11 @@ SOURCE_NEEDED = {
     "url": gettext_lazy("Enter the URL of the script or archive."),
     "path": gettext_lazy("Enter the folder on the data volume, for example /data/src."),
 }
+# Of a value that came by REST or a document; nobody types one.
+LINE_ENDS_LOST = gettext_lazy(
+    "%(name)s: its lines end with a carriage return (\\r), which no browser sends; from here they end "
+    "without. homeport submit -f and REST keep it."
+)
 
 
 LABELS: Mapping[str, Any] = {

@@ -380,7 +380,7 @@ def test_what_is_not_typed_yet_is_not_there_in_the_other_tab(client: Client) -> 
         ("env: {LR: 3\n", "Line 6 (“env: {LR: 3”): this is not YAML"),
         ("env: &x {A: b}\n", "Line 6 (“env: &x {A: b}”): write the value out"),
         ("gpus: 1\nreplicas:\n  worker: {gpu: 99}\n", "Line 8, replicas.worker.gpu:"),
-        ("env:\n  KEY: |\n    two\n    lines\n", "The form has no place for all of this"),
+        ('env:\n  KEY: "two\\r\\nlines"\n', "The form has no place for all of this"),
     ],
 )
 def test_yaml_that_cannot_be_used_stays_and_says_its_line(
