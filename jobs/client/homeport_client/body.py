@@ -21,13 +21,16 @@ from .exits import usage_error
 MAX_FILE_BYTES = 4 * 1024**2
 # Names on the way to each field, and its value; in the order in which they count.
 Changes = list[tuple[tuple[str, ...], Any]]
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.ASCII)
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?:in)?)?(?:(\d+)s)?", re.ASCII)
+# Numbers of base 60, and of base 8 as `010`, which YAML 1.1 has, and nobody means.
+_MISREAD = re.compile(r"[-+]?\d[^:]*:.+|[-+]?0[0_]*[1-7][0-7_]+")
 
 
 def duration_s(text: str) -> int:
     """Seconds of `90`, `90s`, `15m`, `2h30m`, `1d`. Raises click.BadParameter: none of these."""
-    match = _DURATION.fullmatch(text.strip())
-    if not text.strip() or match is None:
+    given = text.strip()
+    match = _DURATION.fullmatch(f"{given}s" if re.fullmatch(r"\d+", given, re.ASCII) else given)
+    if not given or match is None:
         raise click.BadParameter(f"{text!r} is no time; write 90s, 15m, 2h30m or 1d")
     days, hours, minutes, seconds = (int(part[:9]) if part else 0 for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
@@ -349,13 +352,24 @@ def _yaml(text: str, where: str) -> Any:
     import yaml
 
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise usage_error(f"{where} has an alias (*).", "Write the value out.")
+        for event in yaml.parse(text):
+            if isinstance(event, yaml.AliasEvent):
+                raise usage_error(f"{where} has an alias (*).", "Write the value out.")
+            if isinstance(event, yaml.ScalarEvent) and event.implicit[0]:
+                _check_number(event.value, where)
         return _as_json(yaml.safe_load(text), where)
     except RecursionError as error:
         raise usage_error(f"{where} is nested too deeply.") from error
     except (yaml.YAMLError, ValueError) as error:
         raise usage_error(f"{where} is no YAML: {error}") from error
+
+
+def _check_number(written: str, where: str) -> None:
+    import yaml
+
+    if _MISREAD.fullmatch(written) and isinstance(value := yaml.safe_load(written), (int, float)):
+        told = f"{where}: YAML takes {written} for {value}."
+        raise usage_error(told, "Write that, or the text in quotes.")
 
 
 def _as_json(value: Any, where: str) -> Any:

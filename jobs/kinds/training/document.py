@@ -4,12 +4,14 @@ Anchors, tags and repeated keys are refused: a document is as long as what it sa
 reader of such texts, whether they come from the page, from `homeport submit -f` or from somebody's own client.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import yaml
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from rest_framework.fields import empty
 
 from jobs.kinds.training.answers import OneJobSerializer
@@ -35,6 +37,8 @@ _ROW_CHARS = 100
 _MAX_NUMBER_CHARS = 40
 # What YAML 1.1 has in common with JSON; the rest, such as dates, is meant as the text that it is.
 _JSON_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
+_OCTAL = re.compile(r"[-+]?0[0_]*[1-7][0-7_]+")
+_MISREAD = gettext_lazy("YAML takes %(written)s for %(value)s; write that, or the text in quotes.")
 _RESOLVER: Any = yaml.resolver.Resolver()
 # What a body must have -> as it is while nothing is typed yet, and what stands in for it then.
 _BLANKS: Mapping[str, Any] = {"name": "", "command": []}
@@ -155,6 +159,9 @@ def read_document(text: str, most_bytes: int = MAX_BYTES) -> Document:
     body: Any = None
     try:
         body = composer.document()
+        if isinstance(body, dict) and "kind" not in body:  # another system reads its own so
+            for problem in composer.misread:
+                composer.note(*problem)
         if not isinstance(body, dict):
             composer.note(0, _("write fields such as name, image and command, each with a colon."))
     except (RecursionError, yaml.composer.ComposerError):
@@ -223,6 +230,7 @@ class _Composer:
         self.lines: dict[str, int] = {}
         self.written: dict[str, str] = {}
         self.problems: list[DocumentProblem] = []
+        self.misread: list[tuple[int, str, tuple[str, ...]]] = []
         self._path_chars = 0
         self._text_lines = text.splitlines()
         self._events: Iterator[Any] = yaml.parse(text, Loader=yaml.CSafeLoader)
@@ -260,6 +268,10 @@ class _Composer:
             value = _scalar(event)
             if not isinstance(value, str):
                 self.written[".".join(path)] = event.value
+            # Variables and words of a command are refused as numbers in any case, with what to write.
+            if _is_misread(event.value, value) and path[:1] != ("env",) and "command" not in path:
+                words = {"written": event.value, "value": value}
+                self.misread.append((event.start_mark.line, _MISREAD % words, path))
             return value
         if len(path) == _MAX_DEPTH:
             self.note(event.start_mark.line, _("this is nested too deeply."), path[:1])
@@ -335,6 +347,11 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
         )
     except ValueError:  # "0b_" looks like a number to YAML 1.1, and is none
         return event.value
+
+
+def _is_misread(written: str, value: Any) -> bool:
+    """Whether it is a number, and another one than people read there: YAML 1.1 has base 60 and a base 8 of `010`."""
+    return type(value) in {int, float} and (":" in written or bool(_OCTAL.fullmatch(written)))
 
 
 def write_document(body: Mapping[str, Any]) -> str:

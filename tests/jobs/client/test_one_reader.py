@@ -46,6 +46,20 @@ WRONG: dict[str, list[tuple[int | None, str, str]]] = {
         (8, "command.3", 'write "10".'),
         (None, "", "1 more are not shown."),
     ],
+    GOOD + "deadline_s: 8:00\nreplicas: {worker: {count: 010, cpu: -0_17}}\nttl_s: 2h30\n": [
+        (4, "deadline_s", "YAML takes 8:00 for 480; write that, or the text in quotes."),
+        (5, "replicas.worker.count", "YAML takes 010 for 8;"),
+        (5, "replicas.worker.cpu", "YAML takes -0_17 for -15;"),
+        (6, "ttl_s", "Enter a time with its unit"),
+    ],
+    GOOD + "retries: 07\nttl_s: +1_0\nstarting_deadline_s: 0x20\nindexes: 1:30.5\n": [
+        (7, "indexes", "YAML takes 1:30.5 for 90.5;")
+    ],
+    "apiVersion: v1\nkind: TFJob\nspec: {mode: 0644}\n": [
+        (2, "kind", ""),
+        (1, "apiVersion", ""),
+        (3, "spec.mode", "Leave it out"),
+    ],
     GOOD + "env:\n" + MANY: [(5 + n, f"env.V{n}", f'write V{n}: "{n}".') for n in range(5)],
     "image: python:3.11-slim\ncommand: [x]\n": [(None, "name", "needed")],
     GOOD + "env: &a {A: x}\nsecrets: *a\nretries: !!int 3\n": [

@@ -111,7 +111,24 @@ def test_variables_of_a_file_and_of_ones_own(
         body.read_env([str(path)], [])
 
 
-TIMES = {"90": 90, "90s": 90, "15m": 900, "2h30m": 9000, "1d": 86400, "1d1s": 86401}
+@pytest.mark.parametrize("value", ["8:00", "010", "[1, -0_17]", "{a: 1:30.5}"])
+def test_what_yaml_takes_for_another_number_is_refused(value: str) -> None:
+    with pytest.raises(ClientError, match=r"--set deadline_s.* takes .* for "):
+        body.set_values([f"deadline_s={value}"])
+    for said, taken in (("07", 7), ("1_0", 10), ("0x3", 3), ("'8:00'", "8:00"), ("2h", "2h")):
+        assert body.set_values([f"deadline_s={said}"]) == [("deadline_s", taken)]
+
+
+TIMES = {
+    "90": 90,
+    "90s": 90,
+    "15m": 900,
+    "2h30m": 9000,
+    "1d": 86400,
+    "1d1s": 86401,
+    "30min": 1800,
+    "2h30min": 9000,
+}
 
 
 @pytest.mark.parametrize("text", TIMES)
@@ -119,7 +136,9 @@ def test_times_are_said_as_people_do(text: str) -> None:
     assert duration_s(text) == TIMES[text]
 
 
-@pytest.mark.parametrize("text", ["", " ", "-1", "1.5h", "m", "1w", "1h2d", "٣", "1 h"])
+@pytest.mark.parametrize(
+    "text", ["", " ", "-1", "1.5h", "m", "1w", "1h2d", "2h30", "1d12", "٣", "1 h"]
+)
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         duration_s(text)
