@@ -6,7 +6,8 @@ operators), with brace expansion and `$'...'` of bash.
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 # Which only a shell itself can do, and no program of that name does.
@@ -83,6 +84,8 @@ _NAMED = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_][^}]{0,1000}\}|\([^)]{1,1000}
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _BRACES = re.compile(r"(?<![{$])\{(?=[^{}\s,.]*(?:\.(?!\.)[^{}\s,.]*)*(?:,|\.\.))[^{}\s]*\}(?!\})")
 _DRIVE = re.compile(r"[A-Za-z]:\\")
+_SPECIAL = re.compile(r'[\\"`$]')  # within double quotes
+_ENVIRONMENT = re.compile(r"\([^\s()]+\)")  # of Python, before a prompt: (venv)
 _PROMPTS = frozenset({"$", "%", ">", ">>>", "...", "#"})
 _PROMPT_END = re.compile(r"[^\s@]+@\S+[$#%]")
 # Sign -> what was meant where it stands for something else.
@@ -99,15 +102,23 @@ _MOST_SHOWN = 4
 _LINE_CHARS = 300
 
 
-def word_hints(words: Sequence[str]) -> list[str]:
-    """Sentences about a command that was given as a list of words, each naming a sign, with what to write."""
+def _is_any(_name: str) -> bool:
+    return True
+
+
+def word_hints(words: Sequence[str], *, is_allowed: Callable[[str], bool] = _is_any) -> list[str]:
+    """Sentences about a command that was given as a list of words, each naming a sign, with what to write.
+
+    Args:
+        is_allowed: whether people may choose a variable of this name.
+    """
     if not words:
         return []
     if script := _script(words):
         return _typography([*script.split()])
     first, line = words[0], shlex.join(words)
-    found = [*_first_word(words, line)]
-    if " " in first.strip() and not first.startswith(("/", "./")):
+    found = []
+    if _is_line(words):
         found.append(
             f"“{_cut(first)}” is one word, which is taken for the name of a program. Write its words one by "
             f"one: {_cut(first)}"
@@ -118,6 +129,7 @@ def word_hints(words: Sequence[str]) -> list[str]:
     signs += [word for word in words if word.startswith("~/")]
     comment = next((at for at, word in enumerate(words) if word == "#" and at), None)
     signs += ["#"] if comment else []
+    found[:0] = _first_word(words, line, is_allowed, has_signs=bool(signs))
     if signs:
         script = " ".join(_unquoted(word) for word in words)
         found.append(_for_a_shell(signs, script))
@@ -125,8 +137,11 @@ def word_hints(words: Sequence[str]) -> list[str]:
     return found + _notebook(words) + _typography(words)
 
 
-def typed_hints(text: str) -> list[str]:
+def typed_hints(text: str, *, is_allowed: Callable[[str], bool] = _is_any) -> list[str]:
     """Sentences about a command line as a person typed or pasted it.
+
+    Args:
+        is_allowed: see `word_hints`.
 
     Raises:
         ValueError: a quote is missing.
@@ -139,16 +154,19 @@ def typed_hints(text: str) -> list[str]:
         outside = list(_signs(joined))
         outer = [_for_a_shell(outside, joined.strip())] if outside else []
         return outer + _typography(script.split())
-    found = [*_first_word(words, joined.strip())]
-    if " " in words[0].strip() and not words[0].startswith(("/", "./")):
+    prompt = _prompt_words(words)
+    rest = joined.strip().split(maxsplit=prompt)[prompt] if prompt else joined.strip()
+    signs = list(_signs(rest))
+    found = [*_first_word(words, joined.strip(), is_allowed, has_signs=bool(signs))]
+    if _is_line(words):
         found.append(
             f"“{_cut(words[0])}” is one word, which is taken for the name of a program. Write it without "
             f"quotes: {_cut(' '.join(words))}"
         )
-    is_prompt = bool(found) and (words[0] in _PROMPTS or _PROMPT_END.fullmatch(words[0]))
-    rest = joined.strip().partition(" ")[2] if is_prompt else joined
-    if signs := list(_signs(rest)):
-        found.append(_for_a_shell(signs, rest.strip()))
+    if others := [sign for sign in signs if sign != "\n"]:
+        found.append(_for_a_shell(others, rest))
+    elif signs:
+        found.append(_new_lines(rest))
     if drive := re.search(r"[A-Za-z]:\\\S*", joined):
         found.append(_windows(drive[0]))
     return found + _notebook(words) + _typography(words)
@@ -166,16 +184,43 @@ def _script(words: Sequence[str]) -> str:
     return ""
 
 
-def _first_word(words: Sequence[str], line: str) -> Iterator[str]:
+def _is_line(words: Sequence[str]) -> bool:
+    """Whether the first word is a whole command in quotes."""
+    is_path = words[0].startswith(("/", "./"))
+    is_variable = len(words) > 1 and _ASSIGNMENT.fullmatch(words[0])
+    return " " in words[0].strip() and not is_path and not is_variable
+
+
+def _prompt_words(words: Sequence[str]) -> int:
+    """How many words before the command are a shell's prompt, also `(venv) $`."""
+    at = 1 if _ENVIRONMENT.fullmatch(words[0]) else 0
+    if len(words) < at + 2:
+        return 0
+    return at + 1 if words[at] in _PROMPTS or _PROMPT_END.fullmatch(words[at]) else 0
+
+
+def _first_word(
+    words: Sequence[str], line: str, is_allowed: Callable[[str], bool], *, has_signs: bool
+) -> Iterator[str]:
+    """
+    Args:
+        has_signs: a line for a shell is said anyway.
+    """
     first, rest = words[0], words[1:]
-    if rest and (first in _PROMPTS or _PROMPT_END.fullmatch(first)):
-        yield f"{first} is the prompt of a shell, and no program. Write: {_cut(line.partition(' ')[2])}"
-    elif rest and _ASSIGNMENT.fullmatch(first) and "/" not in first.partition("=")[0]:
-        name = first.partition("=")[0]
-        yield (
-            f"Only a shell takes {_cut(first)} in front of a command for a variable. Enter {name} as an environment "
-            f"variable, or write: env {_cut(line)}"
-        )
+    if prompt := _prompt_words(words):
+        shown, command = " ".join(words[:prompt]), line.split(maxsplit=prompt)[prompt]
+        yield f"{shown} is the prompt of a shell, and no program. Write: {_cut(command)}"
+    elif rest and _ASSIGNMENT.fullmatch(first):
+        if not has_signs:
+            name = first.partition("=")[0]
+            choose = (
+                f"Enter {name} as an environment variable, or write"
+                if is_allowed(name)
+                else "Write"
+            )
+            yield (
+                f"Only a shell takes {_cut(first)} in front of a command for a variable. {choose}: env {_cut(line)}"
+            )
     elif first == "exec" and rest:
         yield f"exec is a word of shells, and no program. Write: {_cut(line.partition(' ')[2])}"
     elif first in _BUILTINS:
@@ -184,12 +229,18 @@ def _first_word(words: Sequence[str], line: str) -> Iterator[str]:
 
 def _for_a_shell(signs: Sequence[str], script: str) -> str:
     shown = list(dict.fromkeys(_cut(sign, 40) for sign in signs))
-    names = ", ".join("a new line" if sign == "\n" else sign for sign in shown[:_MOST_SHOWN])
+    names = ", ".join(shown[:_MOST_SHOWN])
     is_one = len(shown) == 1
     return (
         f"Not run by a shell: {names} {'is' if is_one else 'are'} passed on as {'it stands' if is_one else 'they stand'}. "
         f"For a shell, write: sh -c {_quoted(script)}"
     )
+
+
+def _new_lines(script: str) -> str:
+    told = "Not run by a shell: a new line is read as a blank, so that this is one command."
+    goes_on = all(line[:1] in {"", " ", "\t", "-"} for line in script.splitlines()[1:])
+    return told if goes_on else f"{told} For a shell, write: sh -c {_quoted(script)}"
 
 
 def _windows(path: str) -> str:
@@ -304,9 +355,15 @@ def _unquoted(word: str) -> str:
     if word.endswith(";"):
         before = word.rstrip(";")
         return f"{_unquoted(before) if before else ''}{word[len(before) :]}"
-    if _NAMED.search(word):
-        return f'"{word}"' if " " in word else word
-    return shlex.quote(word)
+    if _ASSIGNMENT.fullmatch(word):
+        name, _equals, value = word.partition("=")
+        return f"{name}={_unquoted(value) if value else ''}"
+    named = [match[0] for match in _NAMED.finditer(word)]
+    between = _NAMED.split(word)
+    if not named or all(shlex.quote(text) == text for text in between if text):
+        return word if named else shlex.quote(word)
+    kept = [_SPECIAL.sub(r"\\\g<0>", text) for text in between]
+    return f'"{"".join(chain.from_iterable(zip(kept, [*named, ""], strict=True)))}"'
 
 
 def _quoted(script: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from jobs import command_line
-from jobs.kinds.training.fields import MAX_COMMAND_BYTES
+from jobs.kinds.training.fields import MAX_COMMAND_BYTES, variable_problem
 from jobs.kinds.training.manifests import environment_of
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.pod.protocol import placeholders
@@ -47,13 +47,20 @@ class CommandPreview:
     unknown_placeholder: str
 
 
+def _is_allowed(name: str) -> bool:
+    """Whether a training may ask for a variable of this name."""
+    return variable_problem(name) is None
+
+
 def hints_of(commands: Iterable[Sequence[str]]) -> list[str]:
     """What of commands a shell would treat otherwise, and what to write, in sentences; each once.
 
     Of what is too long for a command there are none.
     """
     short = [words for words in commands if sum(map(len, words)) <= MAX_COMMAND_BYTES]
-    return list(dict.fromkeys(hint for words in short for hint in word_hints(words)))
+    return list(
+        dict.fromkeys(hint for words in short for hint in word_hints(words, is_allowed=_is_allowed))
+    )
 
 
 def hints_of_lines(lines: Iterable[str]) -> list[str]:
@@ -63,7 +70,7 @@ def hints_of_lines(lines: Iterable[str]) -> list[str]:
         if len(line) > MAX_COMMAND_BYTES:
             continue
         with suppress(ValueError):  # a quote is missing, which is reported as an error
-            found |= dict.fromkeys(typed_hints(line))
+            found |= dict.fromkeys(typed_hints(line, is_allowed=_is_allowed))
     return list(found)
 
 

@@ -169,6 +169,49 @@ def test_a_hint_names_the_sign_and_what_to_write(line: str) -> None:
         assert part in first
 
 
+# Typed -> all that is said of it is this line to write, which no sentence contradicts; and what is not said.
+RIGHT_LINE: dict[str, tuple[str, str]] = {
+    "CUDA_VISIBLE_DEVICES=0 python t.py": ("env CUDA_VISIBLE_DEVICES=0 python t.py", "Enter"),
+    "LD_LIBRARY_PATH=/x python t.py": ("env LD_LIBRARY_PATH=/x python t.py", "Enter"),
+    "A=1; python t.py": ("sh -c 'A=1; python t.py'", "env A"),
+    "FOO=1 && python t.py": ("sh -c 'FOO=1 && python t.py'", "env FOO"),
+    "FOO=1 python t.py | tee log": ("sh -c 'FOO=1 python t.py | tee log'", "env FOO"),
+    "FOO='a b' python t.py": ("env FOO='a b' python t.py", "one word"),
+    "(venv) $ python t.py": ("Write: python t.py", "sh -c"),
+    "(base) ada@host:~$ python t.py --lr 1": ("Write: python t.py --lr 1", "sh -c"),
+    "python t.py\n  --epochs 10": ("read as a blank", "sh -c"),
+}
+
+
+@pytest.mark.parametrize("line", RIGHT_LINE)
+def test_no_hint_leads_to_a_line_that_fails_or_is_refused(line: str) -> None:
+    right, wrong = RIGHT_LINE[line]
+    (told,) = typed_hints(
+        line, is_allowed=lambda name: name not in {"CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"}
+    )
+    assert right in told
+    assert wrong not in told
+
+
+# Words with a variable -> the arguments that a shell passes on where LR is "xy".
+SCRIPTS: dict[tuple[str, ...], list[str]] = {
+    ("printf", "%s\n", "print('$LR')"): ["print('xy')"],
+    ("printf", "%s\n", "--x", 'a"b $LR'): ["--x", 'a"b xy'],
+    ("printf", "%s\n", "a\\b`$LR", "$(echo hi)"): ["a\\b`xy", "hi"],
+    ("A=b c", "printf", "%s\n", "$LR $5", "$(echo 'a  b')"): ["xy $5", "a", "b"],
+    ("printf", "%s\n", "$LR", "two words"): ["xy", "two words"],
+}
+
+
+@pytest.mark.parametrize("words", SCRIPTS)
+def test_the_script_of_words_passes_them_on_with_their_variables(words: tuple[str, ...]) -> None:
+    hint = " ".join(word_hints(words))
+    line = shlex.split(hint.partition("For a shell, write: ")[2])
+    env = {"PATH": "/usr/bin:/bin", "LR": "xy"}
+    done = subprocess.run(line[:3], env=env, capture_output=True, check=True, timeout=20)
+    assert done.stdout.decode().splitlines() == SCRIPTS[words]
+
+
 WORDS: dict[tuple[str, ...], str] = {
     ("cd", "src", "&&", "python", "t.py"): "sh -c 'cd src && python t.py'",
     ("python t.py --lr 1",): "one by one: python t.py --lr 1",
