@@ -184,6 +184,14 @@ def _source(given: Mapping[str, Any], env: Mapping[str, str]) -> tuple[Json, set
         raise usage_error(
             f"{', '.join(sorted(others))}: put it into a secret.", "--git-secret NAME"
         )
+    alone = [key for key in ("GIT_SYNC_REV", "GIT_SYNC_BRANCH") if key in env]
+    alone += ["--git-secret"] if given["git_secret"] else []
+    if alone and not url:
+        verb = "goes" if len(alone) == 1 else "go"
+        raise usage_error(
+            f"{' and '.join(alone)} {verb} with --sync-source only.",
+            "Of another source write --set source.ref=REF and --set source.secret=NAME.",
+        )
     name = (url or "").strip("/").rpartition("/")[2].partition(".git")[0]
     ref = {"ref": refs[0]} if refs else {}
     secret = {"secret": given["git_secret"]} if given["git_secret"] else {}

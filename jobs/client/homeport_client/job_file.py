@@ -56,6 +56,6 @@ def make(
     folder = answer.get("dir")
     path = body.folder_beside(name, folder) if isinstance(folder, str) else None
     wanted = SubmitRequest(found, Path(options["path"]) if options["path"] else path, name_of)
-    if wanted.path is not None and not found.get("name"):
+    if wanted.path is not None and found.get("name") in (None, ""):
         found["name"] = body.name_of(wanted.path)
     return wanted

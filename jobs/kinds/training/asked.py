@@ -80,9 +80,10 @@ def read_asked(
             text_of_error = _("This is a folder's name, beside the file, and stands alone.")
             errors.append(FieldError(_FOLDER, "invalid", text_of_error))
         body = {name: one for name, one in body.items() if name != "source"}
-    if not body.get("source"):
+    if body.get("source") in (None, {}):
         body = {name: one for name, one in body.items() if name != "source"}
-    stand_in = {"name": "training"} if (folder or has_code) and not body.get("name") else {}
+    is_unnamed = body.get("name") in (None, "")
+    stand_in = {"name": "training"} if (folder or has_code) and is_unnamed else {}
     try:
         check({**body, **stand_in}, document.written)
     except Refused as refusal:

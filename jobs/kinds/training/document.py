@@ -126,9 +126,17 @@ class Document:
         if line is None:
             return error
         name = self._name(error.field)
-        words = {"line": line, "field": name, "text": error.text}
+        hidden = _("Its owner alone sees this value; write it out.")
+        text = hidden if self._is_hidden(error.field) else error.text
+        words = {"line": line, "field": name, "text": text}
         text = _("Line %(line)s, %(field)s: %(text)s") % words
         return FieldError(name, error.code, text, line)
+
+    def _is_hidden(self, path: str) -> bool:
+        """Whether it is a variable of an answer to somebody who may not read its value."""
+        first, _dot, variable = path.partition(".")
+        env = self.body.get("env") if self.is_answer and first == "env" else None
+        return isinstance(env, dict) and env.get(variable, "") is None
 
     def _name(self, path: str) -> str:
         """A path as the document has it."""

@@ -11,6 +11,7 @@ from rest_framework import serializers
 from rest_framework.fields import empty
 
 from jobs.kinds.training.fields import has_controls, refuse, usable_secret
+from jobs.kinds.training.private import HIDDEN
 from jobs.models import Bundle
 from jobs.rules.code_addresses import RepositoryPage, cannot_be_unpacked, find_page
 from portal.errors import FieldError
@@ -157,7 +158,14 @@ def _git(data: Mapping[str, Any]) -> dict[str, str]:
     return given
 
 
+def _check_is_shown(given: str, kind: str) -> None:
+    """That it is no answer's address, of which others than its owner see the host alone."""
+    if given.endswith(f"/{HIDDEN}"):
+        refuse("invalid_url", "Its owner alone sees this address; write it out.", kind)
+
+
 def _check_repository(given: str) -> None:
+    _check_is_shown(given, "git")
     if as_scp := SCP.fullmatch(given):
         user, host, path = as_scp.groups()
         text = f"Write this address as ssh://{user}@{host}/{path.lstrip('/')}."
@@ -190,6 +198,7 @@ def _as_git(page: RepositoryPage) -> str:
 
 
 def _url(given: str, sha256: Any) -> dict[str, str]:
+    _check_is_shown(given, "url")
     parts = _web_address(given)
     if parts is None:
         refuse("invalid_url", "This is not a URL; write https://host/train.py.", "url")

@@ -68,6 +68,22 @@ WRONG: dict[str, list[tuple[int | None, str, str]]] = {
         (6, "retries", "tags (!)"),
     ],
     GOOD + "env: {A: b\n": [(4, "", "this is not YAML")],
+    **{
+        GOOD + f"source: {empty}\n": [(4, "source", "object with bundle, url, git or path")]
+        for empty in ("''", "false", "0", "[]")
+    },
+    **{
+        f"name: {empty}\nimage: python:3.11-slim\ncommand: [x]\nsource: {{dir: src}}\n": [
+            (1, "name", "text")
+        ]
+        for empty in ("0", "false", "[]")
+    },
+    "id: x\nresources: {worker: {}}\n" + GOOD + "source: {git: https://host/…}\nenv: {A: null}\n": [
+        (6, "source.git", "Its owner alone sees this address; write it out."),
+        (7, "env.A", "Its owner alone sees this value; write it out."),
+    ],
+    GOOD + "source: {url: https://host/…}\n": [(4, "source.url", "Its owner alone sees this")],
+    GOOD + "source: {git: ssh://host/…}\n": [(4, "source.git", "Its owner alone sees this")],
     GOOD + "source: {dir: 3}\n": [(4, "source.dir", "")],
     GOOD + "x: " + "[" * 20 + "]" * 20: [(4, "x", "nested too deeply")],
 }
