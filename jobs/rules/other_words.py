@@ -150,7 +150,11 @@ _TRAINER = {
     "spec.trainer.image": "image",
     "spec.trainer.command": "command",
     "spec.trainer.args": _POD["containers.*.args"],
-    "spec.trainer.env": _POD["containers.*.env"],
+    **{
+        path.replace("containers.*", "spec.trainer"): ours
+        for path, ours in _POD.items()
+        if path.startswith("containers.*.env")
+    },
     "spec.trainer.numNodes": "replicas.worker.count",
     "spec.trainer.numProcPerNode": _PER_GPU,
     "spec.trainer.resourcesPerNode": "replicas.worker.cpu, memory and gpu",
@@ -196,7 +200,10 @@ _VOLCANO_JOB = (_GROUPED, _VOLCANO)
 _SCHEDULED = re.compile(r"(?:Ray|Spark|ScheduledSpark|Dask)[A-Z]\w*")
 # Where a role has another name here.
 _ROLES = {"master": "chief", "chief": "chief", "ps": "ps", "evaluator": "evaluator"}
-_MASTER = "replicas.worker.count; the Master is worker 0, so count one more"
+_FIRST = "replicas.worker.count; the {name} is worker 0, so count one more"
+_EVALUATOR = "leave it out; without PS there is no evaluator: submit it as a training of its own"
+_BY_MPIRUN = "leave it out; mpirun starts the processes in workers"
+_CHIEFS = frozenset({"Chief", "Master"})
 _MOST_TOLD = 200
 _Rows = list[tuple[tuple[str, ...], str]]
 
@@ -216,13 +223,29 @@ def answers(body: Mapping[str, Any]) -> dict[str, str]:
     found = {
         "kind": f"A {kind} is not read; write a body of Homeport. Instead of kind, {topology}."
     }
+    has_no_ps = kind == "TFJob" and not _has_servers(body)
     for path, ours, names in _known(body, fields):
         if len(found) == _MOST_TOLD:
             break
-        role = _role(kind, names)
-        is_master = kind == "PyTorchJob" and names[-1:] == ["Master"] and path.endswith("replicas")
-        found[path] = _sentence(_MASTER if is_master else ours.format(role=role))
+        name = names[1] if len(names) > 1 else ""
+        is_first = (kind, name) == ("PyTorchJob", "Master") or (has_no_ps and name in _CHIEFS)
+        if has_no_ps and name == "Evaluator":
+            ours = _EVALUATOR
+        elif is_first and path.endswith("replicas"):
+            ours = _FIRST.format(name=name)
+        elif (kind, name) == ("MPIJob", "Worker") and path.endswith((".command", ".args")):
+            ours = _BY_MPIRUN
+        else:
+            ours = ours.format(role="worker" if has_no_ps else _role(kind, names))
+        found[path] = _sentence(ours)
     return found
+
+
+def _has_servers(body: Mapping[str, Any]) -> bool:
+    """Whether a TFJob has parameter servers, so that it is a `tf-ps` here."""
+    spec = body.get("spec")
+    roles = spec.get("tfReplicaSpecs") if isinstance(spec, Mapping) else None
+    return isinstance(roles, Mapping) and "PS" in roles
 
 
 def _sentence(ours: str) -> str:

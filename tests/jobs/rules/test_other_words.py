@@ -62,6 +62,34 @@ def test_the_document_has_the_same_table() -> None:
     assert rows == {**kinds, **fields}
 
 
+ROLE = {"replicas": 1, "template": {"spec": {"containers": [{**CONTAINER, "resources": {}}]}}}
+NO_PS = {"tfReplicaSpecs": {"Chief": ROLE, "Worker": ROLE, "Evaluator": ROLE}}
+WITH_PS = {"tfReplicaSpecs": {"Chief": ROLE, "PS": ROLE, "Evaluator": ROLE}}
+MPI = {"mpiReplicaSpecs": {"Launcher": ROLE, "Worker": ROLE}}
+SECRET = {"trainer": {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s"}}}]}}
+_IN = "template.spec.containers.0"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "path", "says"),
+    [
+        ("TFJob", NO_PS, "tfReplicaSpecs.Chief.replicas", "Write replicas.worker.count; the Chief"),
+        ("TFJob", NO_PS, "tfReplicaSpecs.Worker.replicas", "Write replicas.worker.count."),
+        ("TFJob", NO_PS, f"tfReplicaSpecs.Chief.{_IN}.image", "replicas.worker.image"),
+        ("TFJob", NO_PS, "tfReplicaSpecs.Evaluator.replicas", "a training of its own"),
+        ("TFJob", NO_PS, f"tfReplicaSpecs.Evaluator.{_IN}.command", "a training of its own"),
+        ("TFJob", WITH_PS, "tfReplicaSpecs.Chief.replicas", "Write replicas.chief.count."),
+        ("TFJob", WITH_PS, "tfReplicaSpecs.Evaluator.replicas", "Write replicas.evaluator.count."),
+        ("MPIJob", MPI, f"mpiReplicaSpecs.Worker.{_IN}.command", "Leave it out; mpirun"),
+        ("MPIJob", MPI, f"mpiReplicaSpecs.Launcher.{_IN}.command", "replicas.launcher.command"),
+        ("TrainJob", SECRET, "trainer.env.0.valueFrom.secretKeyRef", "Write secrets"),
+    ],
+)
+def test_no_answer_leads_into_the_next_refusal(kind: str, spec: Any, path: str, says: str) -> None:
+    told = other_words.answers({"apiVersion": "x/v1", "kind": kind, "spec": spec})
+    assert says in told.get(f"spec.{path}", "")
+
+
 @pytest.mark.parametrize(
     ("body", "path", "says"),
     [
