@@ -427,6 +427,12 @@ def _comment(export: Export) -> str:
             "Its commit is not known yet: each replica fetches what the branch or tag names at that "
             "moment. Export it again once the training has started, or name a commit."
         )
+    if export.topology.is_array:
+        count, most = len(export.spec.indexes_of("worker")), export.spec.kept_by_role["at_once"]
+        if most < count:
+            told.append(f"All {count} tasks start at once, not {most} at a time.")
+        if export.spec.max_failed is not None:
+            told.append(f"No task is stopped when more than {export.spec.max_failed} have failed.")
     selector = f"-l {NAME_LABEL}={export.name}"
     lines = (
         *(line for text in told for line in textwrap.wrap(text, 98)),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.kinds.training.export import FORMS, PLAIN, Export
+from jobs.kinds.training.export import FORMS, PLAIN, Export, exported
 from jobs.kinds.training.manifests import render_training
 from jobs.models import UserSecret, Workload
 from tests.factories import make_job, make_tenant, role_request
@@ -196,3 +196,17 @@ def test_who_gets_which_export() -> None:
     assert "one parameter server" in ask("tfjob", **sparse)["text"]
     many = {"worker": role_request(count=64), "ps": role_request()}
     assert "64 replicas" in ask("tfjob", topology="tf-ps", replicas=many)["text"]
+
+
+def test_of_an_array_it_says_that_all_tasks_start_at_once() -> None:
+    """For a Job for each task knows neither how many run at a time nor how many have failed."""
+    ada = make_tenant("ada")
+    four = {"worker": role_request(count=4)}
+    job = make_job(ada, topology="array", replicas=four, parallelism=2, max_failed=1, indexes="1-3")
+    single = make_job(ada)
+    told = {
+        one.pk: " ".join(exported(one, "kubernetes", ada.owner)[1].split()) for one in (job, single)
+    }
+    assert "All 3 tasks start at once, not 2 at a time." in told[job.pk].replace("# ", "")
+    assert "No task is stopped when more than 1 have failed." in told[job.pk].replace("# ", "")
+    assert "at once" not in told[single.pk]
