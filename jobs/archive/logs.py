@@ -79,7 +79,7 @@ class Piece:
         return f"{self.skipped_bytes} bytes were skipped here{why}"
 
 
-class Segment(NamedTuple):
+class StoredSegment(NamedTuple):
     """What is read of a `LogSegment`: a log has one for each minute in which something was printed."""
 
     number: int
@@ -100,7 +100,7 @@ class Log:
     """
 
     attempt: int
-    segments: tuple[Segment, ...]
+    segments: tuple[StoredSegment, ...]
     is_complete: bool
     skipped_bytes: int
     was_volume_full: bool
@@ -230,10 +230,10 @@ def _gap_line(gap: Piece, at_line_start: bool) -> bytes:
 
 def log_of(archive: ReplicaArchive) -> Log:
     """The log of an archive row; one database query."""
-    rows = archive.segments.order_by("start_byte", "number").values_list(*Segment._fields)
+    rows = archive.segments.order_by("start_byte", "number").values_list(*StoredSegment._fields)
     return Log(
         archive.attempt,
-        tuple(Segment(*row) for row in rows.iterator()),
+        tuple(StoredSegment(*row) for row in rows.iterator()),
         archive.is_complete,
         archive.skipped_bytes,
         was_volume_full=archive.exit_reason == VOLUME_FULL,
@@ -277,7 +277,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptLog:
     """That there is an archived log of a replica; its segments are not loaded yet."""
 
     archive: ReplicaArchive
@@ -303,7 +303,7 @@ def rest_words(attempt: int) -> str:
 
 def find_logs(
     job: Workload, wanted: Sequence[tuple[str, int]], which: Which = "latest"
-) -> list[Kept]:
+) -> list[KeptLog]:
     """The archived logs of several replicas, by attempt and then in the order of `wanted`.
 
     One query, however many replicas and attempts; those without an archive are absent. Each log is to be read
@@ -317,7 +317,7 @@ def find_logs(
     elif isinstance(which, int):
         archives = archives.filter(attempt=which)
     places = {key: place for place, key in enumerate(wanted)}
-    found: list[Kept] = []
+    found: list[KeptLog] = []
     seen: set[tuple[str, int]] = set()
     for archive in archives:
         key = (archive.role, archive.index)
@@ -325,7 +325,7 @@ def find_logs(
             continue
         seen.add(key)
         is_over = archive.attempt < job.attempt and job.cleaned_at is None
-        found.append(Kept(archive, which != "latest" and is_over and not archive.is_complete))
+        found.append(KeptLog(archive, which != "latest" and is_over and not archive.is_complete))
     by_place = sorted(found, key=lambda one: places[one.key])
     return by_place if which == "latest" else sorted(by_place, key=lambda one: one.attempt)
 

@@ -110,12 +110,12 @@ def test_what_is_free_where_nothing_new_starts_is_not_called_free(
         assert "8 free" in card
         assert cells.count("free") == 11
         return
-    assert "3 free, 8 on nodes that take nothing new" in total
+    assert "3 free, 8 on closed nodes" in total
     assert f"{len(cards) - 1} schedulable" in total
     assert " free" not in card
-    assert "takes nothing new" in card
+    assert "closed" in card
     assert cells.count("free") == 3
-    assert cells.count("takes nothing new") == 8
+    assert cells.count("closed") == 8
 
 
 def test_a_researcher_sees_the_own_training_and_of_others_no_name(scene: Scene) -> None:
