@@ -270,6 +270,7 @@ class _Composer:
 
     def _value(self, event: Any, path: tuple[str, ...]) -> Any:
         self._check(event, path)
+        line = event.start_mark.line
         if isinstance(event, yaml.AliasEvent):
             return None
         if isinstance(event, yaml.ScalarEvent):
@@ -279,7 +280,7 @@ class _Composer:
             # Variables and words of a command are refused as numbers in any case, with what to write.
             if _is_misread(event.value, value) and path[:1] != ("env",) and "command" not in path:
                 words = {"written": event.value, "value": value}
-                self.misread.append((event.start_mark.line, _MISREAD % words, path))
+                self.misread.append((line, _MISREAD % words, path))
             return value
         if len(path) == _MAX_DEPTH:
             self.note(event.start_mark.line, _("this is nested too deeply."), path[:1])
