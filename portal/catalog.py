@@ -211,10 +211,6 @@ def _read(kind: type[Any], given: Any) -> int | str:
     return amount
 
 
-class CatalogError(ConfigurationError):
-    """The file cannot be read, or is no catalog; the text names it, for admins."""
-
-
 @lru_cache(maxsize=1)
 def _load(path: str, mtime_ns: int) -> Catalog:
     del mtime_ns  # part of the cache key only: a changed file is read again
@@ -228,30 +224,30 @@ def _load(path: str, mtime_ns: int) -> Catalog:
         KeyError,
         ValueError,
     ) as error:  # YAML's scalars raise the last two
-        raise CatalogError(
-            f"the catalog {path} cannot be used: {error}; compare it with portal/catalog.yaml"
-        ) from error
+        text = f"the catalog {path} cannot be used: {error}; compare it with portal/catalog.yaml"
+        raise ConfigurationError(text, is_catalog=True) from error
 
 
 def get_catalog() -> Catalog:
     """The catalog as the file says now.
 
     Raises:
-        CatalogError: the file cannot be read or used: an editor may have put it aside for a moment, or its
+        ConfigurationError: the file cannot be read or used: an editor may have put it aside for a moment, or its
             key may have left the ConfigMap.
     """
     path = settings.CATALOG
     try:
         return _load(path, Path(path).stat().st_mtime_ns)
     except OSError as error:
-        raise CatalogError(f"the catalog {path} cannot be read: {error.strerror}") from error
+        text = f"the catalog {path} cannot be read: {error.strerror}"
+        raise ConfigurationError(text, is_catalog=True) from error
 
 
 def borrowing() -> str:
     """`none`, `team` or `cluster`, and `none` while the file cannot be used: pages have to say that, and not fail."""
     try:
         return get_catalog().borrowing
-    except CatalogError:
+    except ConfigurationError:
         return "none"
 
 
@@ -263,7 +259,7 @@ def max_duration_s(kind: str) -> int | None:
     """
     try:
         most_s: Seconds | None = getattr(get_catalog().max_duration, kind)
-    except CatalogError:
+    except ConfigurationError:
         return None
     return None if most_s is None else int(most_s)
 
@@ -273,7 +269,7 @@ def container_disk_text() -> str:
     cannot be used."""
     try:
         return get_catalog().container_disk_text
-    except CatalogError:
+    except ConfigurationError:
         return quantity.memory_text(CONTAINER_DISK_BYTES)
 
 
@@ -281,5 +277,5 @@ def known_pools() -> tuple[Pool, ...]:
     """Those of the catalog; none while the file cannot be used, which the health page tells."""
     try:
         return get_catalog().pools
-    except CatalogError:
+    except ConfigurationError:
         return ()

@@ -8,7 +8,15 @@ from django.core.exceptions import PermissionDenied
 
 
 class ConfigurationError(ValueError):
-    """A setting, the catalogue or a template cannot be used; the text names the place and what helps."""
+    """A setting, the catalogue or a template cannot be used; the text names the place and what helps.
+
+    Attributes:
+        is_catalog: it is the catalogue, without which people's requests cannot be checked.
+    """
+
+    def __init__(self, text: str = "", *, is_catalog: bool = False) -> None:
+        self.is_catalog = is_catalog
+        super().__init__(text)
 
 
 @dataclass(frozen=True)

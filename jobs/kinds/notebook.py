@@ -29,8 +29,8 @@ from jobs.models import Workload
 from jobs.rules.requests import RoleRequest
 from jobs.rules.states import Desired, WorkloadState
 from portal import quantity
-from portal.catalog import Catalog, CatalogError, Notebooks, get_catalog
-from portal.errors import FieldError
+from portal.catalog import Catalog, Notebooks, get_catalog
+from portal.errors import ConfigurationError, FieldError
 from portal.web.fields import (
     Choice,
     CpuRequest,
@@ -254,7 +254,7 @@ def _image_title(workload: Workload) -> str:
     """What the catalog calls its image; "" for one that is not offered any more, or while the file cannot be used."""
     try:
         catalog = get_catalog()
-    except CatalogError:
+    except ConfigurationError:
         return ""
     offered = (*catalog.notebooks.images.offered, *catalog.images.offered)
     return next((image.title for image in offered if image.reference == workload.image), "")

@@ -18,9 +18,9 @@ from django.template.loader import get_template
 from django.utils.translation import gettext_lazy as _
 
 from portal.asgi_answer import CLOSE, Message, Send, retry_after, send_answer
-from portal.catalog import CatalogError
 from portal.database import schema
 from portal.database.postgres import commits
+from portal.errors import ConfigurationError
 from portal.room import NO_ROOM
 from portal.storage.store import ObjectMismatchError, ObjectMissingError, StoreError
 
@@ -133,7 +133,7 @@ def database_away() -> Refusal:
 def find(error: BaseException | None) -> Refusal | None:
     """The refusal that an exception, or what caused it, stands for; None: it is a mistake of ours."""
     for one in _causes(error):
-        if isinstance(one, CatalogError):
+        if isinstance(one, ConfigurationError) and one.is_catalog:
             return CATALOG_WRONG
         if isinstance(one, OSError) and one.errno in NO_ROOM:
             return DISK_FULL
