@@ -120,7 +120,7 @@ class Viewer:
                 kept.append(item)
                 continue
             self._queued_bytes -= item.batch.size
-            self._skipped[item.replica] = self._skipped.get(item.replica, 0) + item.batch.stands_for
+            self.skip(item.replica, item.batch.stands_for)
         self._items.extendleft(reversed(kept))
 
     async def run(self) -> None:

@@ -95,6 +95,17 @@ async def test_a_slow_viewer_loses_the_oldest_lines_and_is_told_how_many() -> No
     assert wire.frames[-1]["type"] == "state"
 
 
+async def test_how_far_a_line_has_come_is_no_line_that_is_skipped() -> None:
+    wire = Wire()
+    viewer = Viewer(wire.send, {})
+    bar = Batch(encode([Line("", "5%")]), 1, Position(1, 1), Position(1, 1), "", is_unfinished=True)
+    viewer.put_batch("worker-1", bar, place(1))
+    for number in range(100):
+        viewer.put_batch("worker-0", batch(100), place(number))
+    await run_to_the_end(viewer)
+    assert {frame["replica"] for frame in wire.frames if frame["type"] == "skipped"} == {"worker-0"}
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 900), st.booleans()), max_size=60))
 def test_sent_and_skipped_lines_always_add_up(steps: list[tuple[str, int, bool]]) -> None:
