@@ -2,6 +2,8 @@
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30_000;
+// What is accepted and ended at once has not come about: a portal that is full does so.
+const LASTING_MS = 10_000;
 // The server says that coming back is of no use (4401: signed out, 4404: not there).
 const FINAL_CODES = new Set([4401, 4403, 4404]);
 
@@ -18,6 +20,7 @@ export class Socket {
   constructor(handlers) {
     this.handlers = handlers;
     this.tries = 0;
+    this.openedAt = 0; // 0: it is not open
     this.timer = 0;
     /** @type {WebSocket | null} */
     this.socket = null;
@@ -39,7 +42,7 @@ export class Socket {
     const socket = new WebSocket(origin + this.handlers.path());
     this.socket = socket;
     socket.onopen = () => {
-      this.tries = 0;
+      this.openedAt = Date.now();
       this.handlers.onOpen();
     };
     socket.onmessage = (event) => this.handlers.onFrame(JSON.parse(event.data));
@@ -54,6 +57,7 @@ export class Socket {
   }
 
   #drop() {
+    this.openedAt = 0;
     if (!this.socket) return;
     this.socket.onclose = null;
     this.socket.onmessage = null;
@@ -64,6 +68,8 @@ export class Socket {
   /** @param {number} code */
   #lost(code) {
     this.socket = null;
+    if (this.openedAt && Date.now() - this.openedAt >= LASTING_MS) this.tries = 0;
+    this.openedAt = 0;
     if (FINAL_CODES.has(code)) this.isDone = true;
     if (this.isDone) {
       this.handlers.onLost(code, 0);

@@ -1,0 +1,65 @@
+"""Pages that stay open for long, in a real browser: what they missed, how they come back, where the keyboard is. There
+is no cluster: rows are seeded (tests/e2e/seed.py) and these tests are the other end of the websockets.
+"""
+
+import contextlib
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Error, Page, Route, expect
+
+from tests.e2e.screens import open_page, sign_in
+from tests.e2e.scripted import Seeded, Server
+
+pytestmark = pytest.mark.e2e
+
+STALE = """element => {
+  if ("revision" in element.dataset) element.dataset.revision = "old";
+  element.append("as it was");
+}"""
+
+
+@pytest.fixture(scope="module")
+def of_root(seeded: Seeded) -> Any:
+    return sign_in(seeded.browser, seeded.url, "root")
+
+
+def open_left(page: Page, path: str) -> Server:
+    """Opens a page whose clock is the test's, and waits until what it asks at first is answered."""
+    live = Server()
+    page.clock.install()
+    page.route_web_socket("**/ws/live/", live.take)
+    page.goto(path)
+    while not live.sockets:
+        page.wait_for_timeout(50)
+    page.wait_for_timeout(1000)
+    page.wait_for_load_state("networkidle")
+    return live
+
+
+def test_a_socket_that_is_ended_at_once_comes_back_less_and_less_often(seeded: Seeded) -> None:
+    """A portal that is full accepts and closes: who came every half second kept it full, and looked connected."""
+    page = seeded.page()
+    live = open_left(page, f"/trainings/{seeded.jobs['failed']}/")
+    sign = page.locator("[data-live-state]")
+    ended = 0
+    for _ in range(600):
+        if ended < len(live.sockets):
+            live.sockets[ended].close(code=1013)
+            ended += 1
+        if sign.is_visible():
+            break
+        page.wait_for_timeout(50)
+    expect(sign).to_be_visible(timeout=1)
+    assert 3 <= ended <= 8
+    page.clock.fast_forward(30_000)
+    expect(sign).to_be_hidden()
+    assert len(live.sockets) == ended + 1
+    page.clock.fast_forward(20_000)  # it lasted: its end is the first of its own
+    live.sockets[-1].close(code=1011)
+    page.wait_for_timeout(100)
+    page.clock.fast_forward(600)
+    page.wait_for_timeout(500)
+    assert len(live.sockets) == ended + 2
+    page.context.close()
