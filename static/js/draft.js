@@ -3,6 +3,7 @@
 import { say } from "./words.js";
 
 const KEY = "homeport-draft";
+const SENT_KEY = "homeport-draft-sent"; // the path of the form that was sent
 
 /** @param {HTMLFormElement} form @returns {[string, string][]} */
 function read(form) {
@@ -72,6 +73,7 @@ function offer(form, pairs) {
 /** Starts keeping; offers an earlier draft on a blank form. */
 export function keepDraft(form) {
   const storage = window.sessionStorage;
+  storage.removeItem(SENT_KEY); // here it is again, so it was not accepted; or it was told so before
   if (form.dataset.draft === "blank") {
     const kept = storage.getItem(KEY);
     if (kept && kept !== JSON.stringify(read(form))) offer(form, JSON.parse(kept));
@@ -79,8 +81,19 @@ export function keepDraft(form) {
   const save = () => storage.setItem(KEY, JSON.stringify(read(form)));
   form.addEventListener("input", save);
   form.addEventListener("change", save);
-  // When it comes back with errors it is there anyway; when it is accepted it is not needed any more.
-  form.addEventListener("submit", ({ submitter }) => {
-    if (!submitter?.name) storage.removeItem(KEY); // the buttons with names submit nothing
+  // It may not arrive: signed out meanwhile, a portal that is down, an upload that is waited for.
+  form.addEventListener("submit", (event) => {
+    if (event.defaultPrevented || event.submitter?.name) return; // the buttons with names submit nothing
+    save();
+    storage.setItem(SENT_KEY, location.pathname);
   });
+}
+
+/** On the page of a training: if the form that was sent led here, it was accepted, and is not needed any more. */
+export function endDraft() {
+  const storage = window.sessionStorage;
+  const sent = storage.getItem(SENT_KEY);
+  if (!sent || !document.referrer || new URL(document.referrer).pathname !== sent) return;
+  storage.removeItem(SENT_KEY);
+  storage.removeItem(KEY);
 }

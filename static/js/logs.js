@@ -1,6 +1,7 @@
 /** The log pane of a training: one websocket, live lines or the archive, all replicas or one. */
 
 import { copyText } from "./copy.js";
+import { endDraft } from "./draft.js";
 import { LogView } from "./log-view.js";
 import { Socket } from "./socket.js";
 import { say } from "./words.js";
@@ -364,4 +365,5 @@ class LogPane {
   }
 }
 
+endDraft();
 new LogPane(document.getElementById("log-pane"));

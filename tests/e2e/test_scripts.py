@@ -293,6 +293,41 @@ def test_a_form_left_by_mistake_can_be_brought_back(seeded: Seeded) -> None:
     page.context.close()
 
 
+def test_what_was_typed_is_kept_until_the_training_is_made(seeded: Seeded) -> None:
+    page = seeded.page()
+
+    def fill() -> None:
+        script = {"name": "a.py", "mimeType": "text/plain", "buffer": b"print(1)"}
+        page.locator("input[type=file]").set_input_files(script)
+        page.get_by_label("Name", exact=True).fill("precious")
+        page.locator("#command").fill("python a.py")
+        expect(page.locator("[data-upload-file]")).to_have_text("a.py")
+        page.wait_for_timeout(600)  # the panel asks, and would lead to the sign-in by itself
+        page.wait_for_load_state("networkidle")
+
+    page.goto("/trainings/new/")
+    fill()
+    page.context.clear_cookies(name="homeport_session")
+    page.get_by_role("button", name="Start training").click()
+    page.wait_for_url("**/sign-in/**")
+    page.get_by_label("User name").fill("ada")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.goto("/trainings/new/")
+    page.get_by_role("button", name="Restore").click(timeout=5_000)
+    expect(page.get_by_label("Name", exact=True)).to_have_value("precious")
+    page.goto(f"/trainings/{seeded.jobs['failed']}/")  # another one: it was not this
+    page.goto("/trainings/new/")
+    expect(page.get_by_role("button", name="Restore")).to_be_visible()
+    fill()
+    page.get_by_role("button", name="Start training").click()
+    expect(page.get_by_role("heading", name="precious")).to_be_visible()
+    page.goto("/trainings/new/")
+    expect(page.locator("#fit")).to_contain_text("this request")
+    expect(page.get_by_role("button", name="Restore")).to_have_count(0)
+    page.context.close()
+
+
 def test_the_yaml_tab_is_reached_by_keyboard_and_its_draft_is_kept(seeded: Seeded) -> None:
     page = seeded.page()
     page.goto("/trainings/new/")
