@@ -4,7 +4,8 @@ Frames: `{"type": "lines", "replica", "cursor", "lines": [{"t", "text"}]}`; `unf
 `replica` and `lines` of one: how far its last line has come, in place of what was sent of it before; `skipped` with `replica`
 and `count`; `state` with `replica` ("" is the job itself, which also has `attempt`, the latest),
 `state`, `reason`; `end`, then the close code 1000. `t` is RFC 3339 time, empty for archived lines, which have none. A new connection with
-the last cursor goes on behind the last line.
+the last cursor goes on behind the last line. That of many replicas is longer than the head of a request
+may be: `cursor_frames=N` says that it comes in N text frames, in order.
 """
 
 import asyncio
@@ -28,7 +29,9 @@ from tenants.sockets import NOT_FOUND, TRY_LATER, UserSocket, run_until_first_en
 log = logging.getLogger(__name__)
 
 DEBOUNCE_S = 0.1  # changes that come together are looked at once
-_MAX_QUERY = 70_000
+_MAX_QUERY = 8192
+_MAX_CURSOR_FRAMES = 20  # of `MAX_FRAME_BYTES`: more than a cursor of `MAX_FOLLOWED` replicas has
+CURSOR_S = 20.0  # for all of them to come
 # Replicas in one stream: of an array with more, the others are asked for by name.
 MAX_FOLLOWED = 400
 
@@ -57,9 +60,21 @@ class LogConsumer(UserSocket):
             await self.close(NOT_FOUND)
             return
         self._names = [wanted] if wanted else names[:MAX_FOLLOWED]
-        places = cursor.read(query.get("cursor", [""])[0])
-        places = {name: place for name, place in places.items() if name in self._names}
-        self._work = asyncio.create_task(self._run(job, places), name=f"logs of {job.id}")
+        self._cursor = [query.get("cursor", [""])[0]]
+        self._frames_owed = _count(query.get("cursor_frames", ["0"])[0])
+        self._has_cursor = asyncio.Event()
+        if not self._frames_owed:
+            self._has_cursor.set()
+        self._work = asyncio.create_task(self._run(job), name=f"logs of {job.id}")
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        await super().receive(text_data, bytes_data)
+        if self._work is None or self.is_closed or self._has_cursor.is_set():
+            return
+        self._cursor.append(text_data or "")
+        self._frames_owed -= 1
+        if not self._frames_owed:
+            self._has_cursor.set()
 
     async def on_close(self) -> None:
         if self._work is not None:
@@ -80,11 +95,23 @@ class LogConsumer(UserSocket):
         self._changed.set()
 
     # --- showing ---
-    async def _run(self, job: JobLogState, places: dict[str, cursor.Place]) -> None:
+    async def _read_places(self) -> dict[str, cursor.Place]:
+        """Where the viewer stands in what it will be shown.
+
+        Raises:
+            TimeoutError: its cursor does not come.
+        """
+        async with asyncio.timeout(CURSOR_S):
+            await self._has_cursor.wait()
+        places = cursor.read("".join(self._cursor))
+        return {name: place for name, place in places.items() if name in self._names}
+
+    async def _run(self, job: JobLogState) -> None:
         """The whole of a connection; ends it when all is shown or the viewer does not read."""
         group = live.tenant_group(job.tenant_id)
-        await self.channel_layer.group_add(group, self.channel_name)
         try:
+            await self.channel_layer.group_add(group, self.channel_name)
+            places = await self._read_places()
             hub = await get_hub()
             viewer = Viewer(self._send_text, dict(places))
             sources = [ReplicaSource(viewer, hub, name, places.get(name)) for name in self._names]
@@ -100,7 +127,9 @@ class LogConsumer(UserSocket):
             log.warning("logs of job %s: %s", job.id, error)
             await self.close(TRY_LATER)
         except OSError:
-            await self.close(TRY_LATER)  # the browser is gone, or the archive cannot be read
+            await self.close(
+                TRY_LATER
+            )  # the browser is gone or silent, or the archive cannot be read
         except Exception:
             # The fence of one connection: the browser comes again with its cursor.
             if not self.is_closed:
@@ -156,6 +185,12 @@ class LogConsumer(UserSocket):
         if self._told.get(name) != told:
             self._told[name] = told
             viewer.put(type="state", replica=name, state=state, reason=reason, **more)
+
+
+def _count(text: str) -> int:
+    """How many frames of a cursor will come; none where that is not understood, which shows all anew."""
+    is_number = text.isascii() and text.isdecimal() and len(text) < 4
+    return int(text) if is_number and int(text) <= _MAX_CURSOR_FRAMES else 0
 
 
 async def _all_done(sources: list[ReplicaSource]) -> None:

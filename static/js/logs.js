@@ -8,6 +8,8 @@ import { say } from "./words.js";
 
 const FLOOD_LINES_PER_S = 10;
 const BUSY_CODE = 1013;
+// A cursor that is longer, of many replicas, goes by frames: the head of a request has a limit, and so has a frame.
+const CURSOR_CHARS = 4000;
 const WAITING = new Set(["pending", "starting", "restarting", "queued", "suspended"]);
 const FINAL = new Set(["succeeded", "failed", "stopped"]);
 const TOGGLES_KEY = "homeport-log-toggles";
@@ -25,6 +27,8 @@ class LogPane {
     this.attempt = pane.dataset.attempt; // a number, "latest" or "all"
     this.attempts = pane.querySelector("[data-log-attempt]");
     this.cursor = "";
+    /** @type {string[]} what is sent of the cursor when the connection is open */
+    this.cursorFrames = [];
     this.hasEnded = false;
     this.unseen = 0;
     this.lineCount = 0;
@@ -35,7 +39,10 @@ class LogPane {
     this.socket = new Socket({
       path: () => this.#path(),
       onFrame: (frame) => this.#frame(frame),
-      onOpen: () => this.#tell(),
+      onOpen: () => {
+        for (const text of this.cursorFrames) this.socket.send(text);
+        this.#tell();
+      },
       onLost: (code, waitMs) => this.#lost(code, waitMs),
     });
     this.#listen();
@@ -48,7 +55,13 @@ class LogPane {
     const query = new URLSearchParams();
     if (this.replica) query.set("replica", this.replica);
     if (this.attempt !== "latest") query.set("attempt", this.attempt);
-    if (this.cursor) query.set("cursor", this.cursor);
+    this.cursorFrames = [];
+    if (encodeURIComponent(this.cursor).length > CURSOR_CHARS) {
+      for (let at = 0; at < this.cursor.length; at += CURSOR_CHARS) {
+        this.cursorFrames.push(this.cursor.slice(at, at + CURSOR_CHARS));
+      }
+      query.set("cursor_frames", String(this.cursorFrames.length));
+    } else if (this.cursor) query.set("cursor", this.cursor);
     const text = query.toString();
     return this.pane.dataset.logSocket + (text ? `?${text}` : "");
   }

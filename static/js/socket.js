@@ -56,6 +56,13 @@ export class Socket {
     this.#drop();
   }
 
+  /** Sends a text; only while it is open.
+   * @param {string} text
+   */
+  send(text) {
+    this.socket.send(text);
+  }
+
   #drop() {
     this.openedAt = 0;
     if (!this.socket) return;

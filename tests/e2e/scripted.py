@@ -33,12 +33,14 @@ def seeded_pages(browser: Browser) -> Iterator[Seeded]:
 
 @dataclass
 class Server:
-    """The other end of a websocket: what connected, and what is sent to the latest."""
+    """The other end of a websocket: what connected, what it said, and what is sent to the latest."""
 
     sockets: list[WebSocketRoute] = field(default_factory=list)
+    heard: list[str] = field(default_factory=list)
 
     def take(self, socket: WebSocketRoute) -> None:
         self.sockets.append(socket)
+        socket.on_message(lambda message: self.heard.append(str(message)))
 
     def send(self, **frame: Any) -> None:
         self.sockets[-1].send(json.dumps(frame))

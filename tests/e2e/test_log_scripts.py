@@ -1,5 +1,6 @@
 """The log pane in a real browser: these tests are the other end of its websocket."""
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -165,6 +166,28 @@ def test_a_lost_connection_comes_back_where_it_was(open_log: OpenLog) -> None:
     server.lines("worker-0", "second")
     expect(page.get_by_role("log")).to_contain_text("second")
     assert log_rows(page) == ["first", "second"]
+
+
+def test_a_log_of_many_replicas_goes_on_where_it_was(open_log: OpenLog) -> None:
+    """Its place is longer than the head of a request may be: it goes by frames."""
+    page, server = open_log("running")
+    place = "~".join(f"worker-{n}.l.1.1732900000123456789.1.4abcdef012345" for n in range(400))
+    server.lines("worker-0", "first", cursor=place)
+    expect(page.get_by_role("log")).to_contain_text("first")
+    server.sockets[-1].close(code=1011)
+    for _ in range(100):
+        if len(server.sockets) > 1:
+            break
+        page.wait_for_timeout(100)
+    assert len(server.sockets[-1].url) < 5_000
+    count = re.search(r"cursor_frames=(\d+)", server.sockets[-1].url)
+    assert count is not None
+    server.lines("worker-0", "second")
+    expect(page.get_by_role("log")).to_contain_text("second")
+    assert log_rows(page) == ["first", "second"]
+    assert "".join(server.heard) == place
+    assert len(server.heard) == int(count[1])
+    assert max(map(len, server.heard)) <= 4096
 
 
 def test_the_end_is_the_end(open_log: OpenLog) -> None:

@@ -37,6 +37,8 @@ PATIENCE_S = 15 * 60.0  # with one that did: restarts and trains through tunnels
 MAX_PAUSE_S = 20.0
 QUIET_S = 0.4  # after so long without a frame, what comes is new
 MAX_HISTORY_S = 3.0
+# A cursor that is longer goes by frames of that size: the head of a request is bounded, and so are frames.
+CURSOR_CHARS = 4000
 
 
 @contextmanager
@@ -73,6 +75,13 @@ def cursor_file(job_id: str) -> Path:
     """Where it is kept how far one has read a training."""
     name = "".join(c for c in job_id if c.isalnum() or c == "-")
     return own_folder("XDG_STATE_HOME", ".local/state") / "cursors" / name
+
+
+def _pieces(cursor: str) -> list[str]:
+    """The frames that bring a cursor; none of one that has room in the address."""
+    if len(cursor) <= CURSOR_CHARS:
+        return []
+    return [cursor[at : at + CURSOR_CHARS] for at in range(0, len(cursor), CURSOR_CHARS)]
 
 
 @dataclass
@@ -145,8 +154,13 @@ class Follower:
         rest, path = self.session.rest, f"jobs/{self.job_id}/logs/"
         while True:
             query = {"replica": self.replica, "attempt": self.attempt, "cursor": self._cursor}
+            pieces = _pieces(self._cursor)
+            if pieces:
+                query.update(cursor="", cursor_frames=str(len(pieces)))
             try:
                 with open_socket(rest, path, query) as connection:
+                    for piece in pieces:
+                        connection.send(piece)
                     self._read(connection)
                 return
             except LOST as error:

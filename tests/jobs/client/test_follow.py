@@ -43,7 +43,8 @@ class Logs:
         query = parse_qs(urlsplit(connection.request.path).query)
         self.queries.append(query)
         self.headers.append(connection.request.headers.get("Authorization", ""))
-        self.cursors.append(query.get("cursor", [""])[0])
+        frames = [connection.recv() for _ in range(int(query.get("cursor_frames", ["0"])[0]))]
+        self.cursors.append(query.get("cursor", ["".join(map(str, frames))])[0])
         self.talk(connection, self.cursors[-1])
 
 
@@ -122,6 +123,26 @@ def test_every_line_once_whatever_is_cut(
     assert ran.code == 0, ran.err
     assert ran.out.splitlines() == [f"line {number}" for number in range(total)]
     assert logs.headers[-1] == "Token hp_token"
+
+
+def test_a_place_in_many_replicas_is_longer_than_a_head_and_is_not_lost(
+    homeport: CommandLine, logs: Logs
+) -> None:
+    place = "~".join(f"worker-{n}.l.1.1732900000123456789.1.4abcdef012345" for n in range(400))
+
+    def talk(connection: ServerConnection, cursor: str) -> None:
+        if cursor:
+            lines(connection, place, "second")
+            end(connection)
+        else:
+            lines(connection, place, "first")
+            connection.close(1013)
+
+    logs.talk = talk
+    ran = homeport("logs", "-f", JOB_ID)
+    assert (ran.code, ran.out) == (0, "first\nsecond\n"), ran.err
+    assert logs.cursors == ["", place]
+    assert logs.queries[1].keys() == {"cursor_frames"}
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,35 @@ async def test_a_cursor_goes_on_exactly_behind_the_last_line(world: World) -> No
             assert len(await lines(socket, 6)) == 6
 
 
+async def test_a_cursor_longer_than_a_head_may_be_comes_by_frames(world: World) -> None:
+    job = await a_job(world)
+    log = world.cluster.pods["pod-worker-0"]
+    log.lines(b"a", b"b", b"c", at=1)
+    path = f"/ws/jobs/{job.pk}/logs/?replica=worker-0"
+    async with world.open(path, job.owner) as socket:
+        cursor = (await frame(socket, "lines"))["cursor"]
+    log.lines(b"d", at=10)
+    middle = len(cursor) // 2
+    async with world.open(f"{path}&cursor_frames=2", job.owner) as socket:
+        await socket.send(cursor[:middle])
+        await socket.send(cursor[middle:])
+        assert await lines(socket, 1) == ["d"]
+    for nonsense in ("x", "-1", "0", "999999999"):
+        async with world.open(f"{path}&cursor_frames={nonsense}", job.owner) as socket:
+            assert len(await lines(socket, 4)) == 4
+
+
+async def test_who_does_not_send_the_announced_cursor_is_not_waited_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "CURSOR_S", 0.05)
+    job = await a_job(world)
+    path = f"/ws/jobs/{job.pk}/logs/?cursor_frames=2"
+    async with world.open(path, job.owner) as socket:
+        await socket.send("x" * 4000)
+        assert await close_code(socket) == 1013
+
+
 async def test_a_late_viewer_gets_what_was_before_and_a_returning_one_what_it_missed(
     world: World,
 ) -> None:
