@@ -3,14 +3,18 @@
  * A part says what it shows: `data-live="job:<id>"`, `data-live="job"` (any), several with blanks,
  * and which revision: `data-revision`. It is re-read by its own `hx-get` on the event `refresh`.
  * A message may be lost, so after each (re)connection one part of each object is asked for again;
- * the server answers 204 when nothing has changed. A part that could not be read is asked for again
- * by and by, since its change is told once.
+ * the server answers 204 when nothing has changed. So it is every few minutes and when somebody comes
+ * back to the page, for a message may be lost while the connection stays. A part that could not be
+ * read is asked for again by and by, since its change is told once.
  */
 
 import { Socket } from "./socket.js";
 
 const PAUSE_MS = 400; // between two reads of the same part
 const SHOW_LOST_AFTER_MS = 4000;
+const LOOK_AGAIN_MS = 300_000;
+const SEEN_AGAIN_MS = 30_000; // who goes to and fro between tabs asks no more often
+const LEAVING_MS = 30_000; // a page that comes has come by then
 const LONGEST_WAIT_MS = 15_000; // before a part is asked for again that could not be read
 
 /** @type {Map<string, number>} element id -> when it was last asked for */
@@ -25,6 +29,8 @@ const again = new Map();
 const failures = new Map();
 /** A form is on its way and another page will come: what this one shows may be gone already. */
 let isLeaving = false;
+let leavingTimer = 0;
+let lookedAt = 0; // when all parts were last asked for
 
 /** @param {HTMLElement} element */
 function tokens(element) {
@@ -99,6 +105,7 @@ function changed({ kind, id, revision }) {
 
 /** One part of each object that has a revision, and those that change without a new one. */
 function recheck() {
+  lookedAt = Date.now();
   const seen = new Set();
   for (const element of document.querySelectorAll("[data-live][data-revision]")) {
     const key = element.dataset.live;
@@ -122,6 +129,22 @@ function alignNeighbours(element) {
       if (theirs > revision) refresh(element, theirs);
     }
   }
+}
+
+/** @param {number} pauseMs less than that after the last look, there is none */
+function lookAgain(pauseMs) {
+  if (!document.hidden && Date.now() - lookedAt >= pauseMs) recheck();
+}
+
+/** The browser's own Stop, or an answer that is a file, leaves the page as it is and tells nobody. */
+function leave() {
+  isLeaving = true;
+  clearTimeout(leavingTimer);
+  leavingTimer = setTimeout(() => {
+    if (!isLeaving) return;
+    isLeaving = false;
+    recheck();
+  }, LEAVING_MS);
 }
 
 /** Starts listening, on pages of somebody who is signed in. */
@@ -148,10 +171,12 @@ export function startLive() {
     },
   });
   document.addEventListener("submit", (event) => {
-    if (!event.defaultPrevented && event.target.target !== "_blank") isLeaving = true;
+    if (!event.defaultPrevented && event.target.target !== "_blank") leave();
   });
   // The back button shows this page as it was left.
   window.addEventListener("pageshow", () => (isLeaving = false));
+  setInterval(() => lookAgain(LOOK_AGAIN_MS / 2), LOOK_AGAIN_MS);
+  document.addEventListener("visibilitychange", () => lookAgain(SEEN_AGAIN_MS));
   document.addEventListener("htmx:configRequest", (event) => {
     const { elt, headers, triggeringEvent } = event.detail;
     if (triggeringEvent?.type === "refresh" && elt.dataset.revision) {

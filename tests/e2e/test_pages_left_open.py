@@ -63,3 +63,34 @@ def test_a_socket_that_is_ended_at_once_comes_back_less_and_less_often(seeded: S
     page.wait_for_timeout(500)
     assert len(live.sockets) == ended + 2
     page.context.close()
+
+
+@pytest.mark.parametrize("moment", ["now and then", "seen again", "a form went nowhere"])
+def test_what_was_missed_on_a_connection_that_stayed_is_looked_for(
+    seeded: Seeded, moment: str
+) -> None:
+    page = seeded.page()
+    live = open_left(page, f"/trainings/{seeded.jobs['failed']}/")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    if moment == "now and then":
+        page.clock.fast_forward(301_000)
+    elif moment == "seen again":
+        page.clock.fast_forward(40_000)
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    else:
+        page.evaluate(
+            """() => {
+              const form = document.createElement("form");
+              document.body.append(form);
+              form.dispatchEvent(new Event("submit", { bubbles: true }));
+            }"""
+        )
+        live.send(type="changed", kind="job", id=seeded.jobs["failed"], revision=99)
+        page.wait_for_timeout(500)
+        page.clock.fast_forward(31_000)
+    for _ in range(3):
+        page.wait_for_timeout(500)
+        page.clock.fast_forward(1000)
+    assert [url for url in asked if "/part/header/" in url]
+    page.context.close()
