@@ -168,6 +168,7 @@ class LeaderRun:
             *(self._tenants, self._health),
         )
         self._problem = ""
+        self._has_told: bool | None = None  # that there is a problem; None: nothing yet
         self._began_at = time.monotonic()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -389,17 +390,22 @@ class LeaderRun:
             await live.tell_everybody("nodes", live.revision_now())
 
     async def _note_health(self) -> None:
-        """Writes at once when the cluster was lost or came back; every page has the banner."""
+        """Writes at once when the cluster was lost or came back; every page has the banner.
+
+        At the beginning, too: pages of before may say that there is no reconciler.
+        """
         problem = self._cache.problem
         is_late = time.monotonic() - self._began_at > _ANSWER_S
         if not self._cache.synced and not problem and is_late:
             problem = "The cluster has not answered yet."
-        if bool(problem) != bool(self._problem):
+        is_known = self._cache.synced or bool(problem)
+        if is_known and bool(problem) != self._has_told:
             self._problem = problem
-            if not problem:
+            if self._has_told:
                 self._workloads.retry_now()
             await self._lease.commit(partial(_write_health, problem))
             await live.tell_everybody("cluster", live.revision_now())
+            self._has_told = bool(problem)
         self._problem = problem
 
     async def _report_health(self, *, is_due: bool) -> bool:

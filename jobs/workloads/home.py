@@ -17,6 +17,7 @@ from jobs.rules.states import FINAL_STATES, HOLDING_STATES, WorkloadState
 from jobs.usage.measured import low_texts
 from jobs.workloads.listing import ListRow, list_rows
 from jobs.workloads.usage import usage_lines
+from portal.web.layout import Layout
 from portal.web.lists import revision_of
 from portal.web.request import PageRequest, is_unchanged, signed_in
 from tenants.models import Tenant, TenantObject
@@ -175,6 +176,9 @@ def tenant_fragment(request: PageRequest, part: str) -> HttpResponseBase:
     page = HomePage(request.user)
     if part != "banner" and page.tenant is None:
         raise Http404("no namespace")
-    if part in {"now", "quota"} and is_unchanged(request, page.revision):
+    shown = page.revision if part in {"now", "quota"} else ""
+    if part == "banner":
+        shown = Layout(request).banner_revision
+    if shown and is_unchanged(request, shown):
         return HttpResponse(status=204)
     return render(request, f"_{part}.html", {"home": page})

@@ -15,6 +15,7 @@ from django.utils.translation import gettext, gettext_lazy
 
 from portal import insecure, room
 from portal.web import reconciler
+from portal.web.lists import revision_of
 from portal.web.reconciler import Banner, LeaseRow
 
 
@@ -106,6 +107,11 @@ class Layout:
     @property
     def banner(self) -> Banner | None:
         return reconciler.find_banner(self.lease, now())
+
+    @property
+    def banner_revision(self) -> str:
+        """Changes when anything that the banner tells changes."""
+        return revision_of(self.banner, self.warnings)
 
     @property
     def is_isolated(self) -> bool:

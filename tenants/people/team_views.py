@@ -13,10 +13,12 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.errors import Refused
 from portal.web.forms import SpecForm
+from portal.web.lists import revision_of
 from portal.web.request import (
     PageRequest,
     admins_only,
     done_or_told,
+    is_unchanged,
     page_or_fragment,
     wants_fragment,
 )
@@ -34,6 +36,13 @@ class TeamRow:
     team: Team
     leads: list[User]
     lines: list[quota.BudgetLine]
+
+    @property
+    def shown(self) -> tuple[Any, ...]:
+        """All that the list shows of it."""
+        team: Any = self.team  # `listed` counts its members
+        leads = [person.shown_name for person in self.leads]
+        return (team.pk, team.name, team.member_count, leads, self.lines)
 
 
 def _rows(listed: list[Team]) -> list[TeamRow]:
@@ -59,7 +68,11 @@ def team_list(request: PageRequest) -> HttpResponseBase:
             messages.success(request, _("The team is created. Now add its members."))
             return redirect("team-admin", pk=made.pk)
     page = Paginator(Team.objects.listed(), PAGE_SIZE).get_page(request.GET.get("page", "1"))
-    context = {"page": page, "rows": _rows(list(page.object_list)), "form": form}
+    rows = _rows(list(page.object_list))
+    revision = revision_of(page.paginator.count, [row.shown for row in rows])
+    if request.method != "POST" and is_unchanged(request, revision):
+        return HttpResponse(status=204)
+    context = {"page": page, "rows": rows, "revision": revision, "form": form}
     template = "people/_teams.html" if wants_fragment(request) else "people/teams.html"
     return render(request, template, context, status=400 if form.is_wrong else 200)
 

@@ -94,3 +94,16 @@ def test_what_was_missed_on_a_connection_that_stayed_is_looked_for(
         page.clock.fast_forward(1000)
     assert [url for url in asked if "/part/header/" in url]
     page.context.close()
+
+
+@pytest.mark.parametrize(("path", "part"), [("/", "#banner"), ("/admin/teams/", "#teams")])
+def test_what_every_page_has_is_read_again_after_a_lost_connection(
+    seeded: Seeded, of_root: Any, path: str, part: str
+) -> None:
+    page = open_page(seeded.browser, seeded.url, of_root, width=1400, is_dark=False)
+    live = open_left(page, path)
+    element = page.locator(part)
+    element.evaluate(STALE)
+    live.sockets[-1].close(code=1011)
+    expect(element).not_to_contain_text("as it was", timeout=10_000)
+    page.context.close()

@@ -174,13 +174,18 @@ async def page() -> AsyncIterator[str]:
     await layer.group_discard(live.EVERYBODY_GROUP, channel)
 
 
-async def test_an_outage_is_told_to_everybody_and_heals(page: str, lab: Lab) -> None:
+async def _hears_of_cluster(page: str) -> None:
     layer = get_channel_layer()
-    port = lab.api.port
-    await lab.api.stop()
     message = await asyncio.wait_for(layer.receive(page), 20)
     while message["frame"]["kind"] != "cluster":
         message = await asyncio.wait_for(layer.receive(page), 20)
+
+
+async def test_an_outage_is_told_to_everybody_and_heals(page: str, lab: Lab) -> None:
+    await _hears_of_cluster(page)  # pages of before say that there is no reconciler
+    port = lab.api.port
+    await lab.api.stop()
+    await _hears_of_cluster(page)
     assert await ReconcilerLease.objects.exclude(cluster_error="").aexists()
     job = await lab.submit()
     waits = Workload.objects.filter(pk=job.pk, reason_code="cluster_unreachable")
