@@ -107,3 +107,16 @@ def test_what_every_page_has_is_read_again_after_a_lost_connection(
     live.sockets[-1].close(code=1011)
     expect(element).not_to_contain_text("as it was", timeout=10_000)
     page.context.close()
+
+
+def test_the_page_that_back_leads_to_is_whole(seeded: Seeded) -> None:
+    page = seeded.page()
+    open_left(page, "/notebooks/")
+    page.locator("#q").press_sequentially("e")
+    page.wait_for_url("**/notebooks/?*q=e*")
+    page.go_back()
+    page.wait_for_url("**/notebooks/")
+    page.wait_for_load_state("networkidle")
+    page.locator("#stop-all").click()
+    expect(page.get_by_role("dialog")).to_be_visible(timeout=10_000)
+    page.context.close()
