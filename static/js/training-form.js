@@ -133,7 +133,7 @@ function openTargets(form) {
  * @param {UploadZone} zone
  */
 function guardSubmit(form, zone) {
-  const button = form.querySelector('button[type="submit"]');
+  const button = form.querySelector('.training-buttons button[type="submit"]');
   const label = button.lastChild;
   const words = label.textContent;
   form.addEventListener("submit", (event) => {
@@ -151,6 +151,7 @@ function guardSubmit(form, zone) {
     button.removeAttribute("aria-busy");
     label.textContent = words;
   };
+  if (zone) zone.whenStopped = wake;
   // The back button shows this page as it was left.
   window.addEventListener("pageshow", wake);
   form.addEventListener("input", wake);

@@ -65,6 +65,8 @@ export class UploadZone {
     this.request = null;
     /** @type {(() => void) | null} called once when a running upload has ended well */
     this.whenDone = null;
+    /** @type {(() => void) | null} called when a running upload has ended otherwise */
+    this.whenStopped = null;
     this.hidden = zone.querySelector('input[type="hidden"]');
     const input = zone.querySelector('input[type="file"]');
     // The file travels by itself, and its id with the form.
@@ -135,9 +137,11 @@ export class UploadZone {
   }
 
   cancel() {
+    const wasBusy = this.isBusy;
     this.request?.abort();
     this.request = null;
     this.whenDone = null;
+    if (wasBusy) this.whenStopped?.();
     this.#find(".drop-progress").hidden = true;
     this.#find("[data-upload]").hidden = !this.hidden.value;
   }

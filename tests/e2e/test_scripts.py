@@ -328,6 +328,22 @@ def test_what_was_typed_is_kept_until_the_training_is_made(seeded: Seeded) -> No
     page.context.close()
 
 
+def test_the_button_says_that_an_upload_is_waited_for(seeded: Seeded) -> None:
+    page = seeded.page()
+    page.goto("/trainings/new/")
+    held: list[Route] = []
+    page.route("**/bundles/", lambda route: held.append(route))
+    start = page.locator(".training-buttons button[type=submit]").first
+    script = {"name": "a.py", "mimeType": "text/plain", "buffer": b"print(1)"}
+    page.locator("input[type=file]").set_input_files(script)
+    start.click()
+    expect(start).to_have_text("Uploading…", timeout=5_000)
+    expect(page.locator("#save-template button")).to_have_text("Save template")
+    held[0].fulfill(status=507, content_type="text/plain; charset=utf-8", body="The disk is full.")
+    expect(start).to_have_text("Start training", timeout=5_000)
+    page.context.close()
+
+
 def test_the_yaml_tab_is_reached_by_keyboard_and_its_draft_is_kept(seeded: Seeded) -> None:
     page = seeded.page()
     page.goto("/trainings/new/")
