@@ -311,11 +311,15 @@ class LogPane {
       if (["ArrowUp", "PageUp", "Home"].includes(event.key)) this.#follow(false);
       if (event.key === "End") this.#follow(true);
     });
-    // Only downwards: who leaves the end slowly is still near it.
+    // By the scrollbar, Space, a selection or the browser's search, too. Who leaves the end slowly is still near
+    // it: only downwards it starts again.
     let lastTop = this.window.scrollTop;
     this.window.addEventListener("scroll", () => {
-      const isDown = this.window.scrollTop > lastTop;
-      lastTop = this.window.scrollTop;
+      const { scrollTop } = this.window;
+      const isUp = scrollTop < lastTop;
+      const isDown = scrollTop > lastTop;
+      lastTop = scrollTop;
+      if (this.view.follows && isUp && !this.view.isAtEnd) this.#follow(false);
       if (!this.view.follows && isDown && this.view.isAtEnd) this.#follow(true);
     }, { passive: true });
   }

@@ -125,6 +125,23 @@ def test_who_reads_further_up_is_left_alone(open_log: OpenLog) -> None:
     assert log.evaluate("e => e.scrollHeight - e.scrollTop - e.clientHeight < 2")
 
 
+def test_a_log_is_read_further_up_by_the_scrollbar_too(open_log: OpenLog) -> None:
+    page, server = open_log("running")
+    server.lines("worker-0", *[f"line {n}" for n in range(400)])
+    log = page.get_by_role("log")
+    expect(log).to_contain_text("line 399")
+    page.wait_for_timeout(300)
+    log.evaluate("element => (element.scrollTop -= 1500)")
+    pressed = page.locator("[data-log-toggle=follow]")
+    expect(pressed).to_have_attribute("aria-pressed", "false", timeout=5_000)
+    before = log.evaluate("element => element.scrollTop")
+    server.lines("worker-0", "one more")
+    expect(page.locator("[data-log-new]")).to_contain_text("1 new line")
+    assert log.evaluate("element => element.scrollTop") == before
+    log.evaluate("element => (element.scrollTop = element.scrollHeight)")
+    expect(pressed).to_have_attribute("aria-pressed", "true")
+
+
 def test_the_end_of_a_log_can_be_left_slowly(open_log: OpenLog) -> None:
     page, server = open_log("running")
     server.lines("worker-0", *[f"line {n}" for n in range(400)])
