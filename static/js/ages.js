@@ -57,7 +57,8 @@ function tick() {
   let wait = 60_000;
   for (const element of document.querySelectorAll("time[data-age]")) {
     const text = ageText((now - Date.parse(element.dateTime)) / 1000);
-    if (text !== null) write(element, text);
+    // The server's own words for a date that is older begin its title.
+    write(element, text ?? element.title.split(",")[0]);
   }
   for (const element of document.querySelectorAll("time[data-since]")) {
     const seconds = (now - Date.parse(element.dateTime)) / 1000;
@@ -90,8 +91,12 @@ function localClocks(root) {
 /** Starts the clock of this page. */
 export function startAges() {
   let timer = 0;
+  let day = new Date().toDateString();
   const run = () => {
     clearTimeout(timer);
+    const today = new Date().toDateString();
+    if (today !== day) localClocks(document); // what was written without a day is of yesterday
+    day = today;
     timer = setTimeout(run, tick());
   };
   localClocks(document);

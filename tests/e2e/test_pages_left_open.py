@@ -120,3 +120,26 @@ def test_the_page_that_back_leads_to_is_whole(seeded: Seeded) -> None:
     page.locator("#stop-all").click()
     expect(page.get_by_role("dialog")).to_be_visible(timeout=10_000)
     page.context.close()
+
+
+def test_a_clock_of_yesterday_says_its_day_and_an_old_age_its_date(seeded: Seeded) -> None:
+    page = seeded.page()
+    open_left(page, "/")
+    page.evaluate(
+        """() => {
+          const at = (ms) => new Date(Date.now() - ms).toISOString();
+          document.getElementById("main").insertAdjacentHTML("beforeend", `<p id="times">
+            <time datetime="${at(0)}" data-clock></time>
+            <time datetime="${at(6.5 * 86400000)}" title="20 Nov 2026, 10:02:03 UTC" data-age></time>
+          </p>`);
+          const elt = document.getElementById("times");
+          document.dispatchEvent(new CustomEvent("htmx:load", { detail: { elt } }));
+        }"""
+    )
+    clock, age = page.locator("#times [data-clock]"), page.locator("#times [data-age]")
+    expect(clock).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))
+    expect(age).to_have_text("6 d ago")
+    page.clock.fast_forward("25:00:00")
+    expect(age).to_have_text("20 Nov 2026", timeout=5_000)
+    expect(clock).to_have_text(re.compile(r"^\w+ \w+, \d\d:\d\d:\d\d$"), timeout=5_000)
+    page.context.close()
