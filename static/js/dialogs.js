@@ -10,6 +10,11 @@ function startDialog() {
     dialog.setAttribute("aria-labelledby", "dialog-title");
     dialog.showModal();
   });
+  // An open question is replaced only from within: what was asked for before it opened comes too late.
+  document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    const isFromElsewhere = !dialog.contains(detail.requestConfig.elt);
+    if (detail.target === dialog && dialog.open && isFromElsewhere) detail.shouldSwap = false;
+  });
   document.addEventListener("htmx:afterRequest", (event) => {
     if (event.detail.successful && event.detail.elt.matches("[data-dialog-form]")) dialog.close();
   });

@@ -122,6 +122,27 @@ def test_the_page_that_back_leads_to_is_whole(seeded: Seeded) -> None:
     page.context.close()
 
 
+def test_a_late_answer_does_not_take_the_place_of_a_question(seeded: Seeded, of_root: Any) -> None:
+    page = open_page(seeded.browser, seeded.url, of_root, width=1400, is_dark=False)
+    page.goto("/admin/people/?q=ada")
+    page.locator("#list tbody a").first.click()
+    page.wait_for_load_state("networkidle")
+    slow: list[Route] = []
+    page.route("**/reset/", lambda route: slow.append(route))
+    page.locator("#reset").click()
+    while not slow:
+        page.wait_for_timeout(50)
+    page.locator("#disable").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    words = dialog.inner_text()
+    with contextlib.suppress(Error):  # not waited for any more
+        slow[0].fulfill(body="<h2 id='dialog-title'>late</h2>", content_type="text/html")
+    page.wait_for_timeout(500)
+    assert dialog.inner_text() == words
+    page.context.close()
+
+
 def test_a_clock_of_yesterday_says_its_day_and_an_old_age_its_date(seeded: Seeded) -> None:
     page = seeded.page()
     open_left(page, "/")
