@@ -7,6 +7,44 @@ const ticked = new Set();
 /** @type {Map<string, number>} */
 const scrolled = new Map();
 
+const FOCUSABLE = "a[href], button, summary, input, select, textarea, [tabindex]";
+/** @type {{id: string, name: string, nth: number} | null} where the focus is in the part that is being replaced */
+let focused = null;
+
+/** What somebody knows a link or button by: what it is, what it leads to and what it says.
+ * @param {Element} element
+ */
+function nameOf(element) {
+  const leads = ["href", "name", "value"].map((key) => element.getAttribute(key) ?? "");
+  const says = element.matches("a, button, summary") ? element.textContent.trim() : "";
+  return [element.tagName, ...leads, says].join("\n");
+}
+
+/** @param {Element} place @param {string} name */
+function findNamed(place, name) {
+  return [...place.querySelectorAll(FOCUSABLE)].filter((element) => nameOf(element) === name);
+}
+
+/** htmx gives the focus back to what has an id; what has none is known by its place and its name.
+ * @param {Element} part that is being replaced
+ */
+function rememberFocus(part) {
+  focused = null;
+  const element = document.activeElement;
+  const place = element?.closest("[id]");
+  if (!place || element.id || !part.contains(element)) return;
+  const name = nameOf(element);
+  focused = { id: place.id, name, nth: findNamed(place, name).indexOf(element) };
+}
+
+/** Never to another one than it was on: who presses Enter then would do something else. */
+function giveFocusBack() {
+  const place = focused && document.getElementById(focused.id);
+  const isLost = !document.activeElement || document.activeElement === document.body;
+  if (place && isLost) findNamed(place, focused.name)[focused.nth]?.focus({ preventScroll: true });
+  focused = null;
+}
+
 /** What a fold will be; it says so in a task of its own, which nobody hears when it was read again until then.
  * @param {MouseEvent} event
  */
@@ -31,6 +69,7 @@ export function startKeeping() {
     else ticked.delete(target.id);
   });
   document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.shouldSwap) rememberFocus(event.detail.target);
     for (const element of event.detail.target.querySelectorAll('[id][tabindex="0"]')) {
       scrolled.set(element.id, element.scrollTop);
     }
@@ -44,5 +83,6 @@ export function startKeeping() {
     for (const element of elt.querySelectorAll('[id][tabindex="0"]')) {
       if (scrolled.has(element.id)) element.scrollTop = scrolled.get(element.id);
     }
+    giveFocusBack();
   });
 }

@@ -143,6 +143,27 @@ def test_a_late_answer_does_not_take_the_place_of_a_question(seeded: Seeded, of_
     page.context.close()
 
 
+def test_the_keyboard_stays_where_it_was_when_its_part_is_read_again(seeded: Seeded) -> None:
+    page = seeded.page()
+    live = open_left(page, f"/trainings/{seeded.jobs['queued']}/")
+    where = "document.activeElement.textContent.trim()"
+    fold = page.locator("summary", has_text="Priority:")
+    fold.focus()
+    page.keyboard.press("Enter")
+    said = page.evaluate(where)
+    for press in ("", "Tab"):
+        if press:
+            page.keyboard.press(press)
+            said = page.evaluate(where)
+        part = fold.locator("xpath=ancestor::*[@data-live][1]")
+        part.evaluate(STALE)
+        live.send(type="changed", kind="job", id=seeded.jobs["queued"], revision=99)
+        expect(part).not_to_contain_text("as it was")
+        page.clock.fast_forward(1000)
+        assert page.evaluate(where) == said
+    page.context.close()
+
+
 def test_a_clock_of_yesterday_says_its_day_and_an_old_age_its_date(seeded: Seeded) -> None:
     page = seeded.page()
     open_left(page, "/")
