@@ -8,16 +8,18 @@ const ticked = new Set();
 const scrolled = new Map();
 
 const FOCUSABLE = "a[href], button, summary, input, select, textarea, [tabindex]";
-/** @type {{id: string, name: string, nth: number} | null} where the focus is in the part that is being replaced */
+/** @type {{id: string, name: string, nth: number, count: number} | null} where the focus is in the part that is being replaced */
 let focused = null;
 
-/** What somebody knows a link or button by: what it is, what it leads to and what it says.
+/** What somebody knows a link or button by: what it is, what it leads to or sends, and what it says.
  * @param {Element} element
  */
 function nameOf(element) {
-  const leads = ["href", "name", "value"].map((key) => element.getAttribute(key) ?? "");
+  const names = ["href", "name", "value", "aria-label"];
+  const leads = names.map((name) => element.getAttribute(name) ?? "");
+  const sendsTo = element.form?.getAttribute("action") ?? "";
   const says = element.matches("a, button, summary") ? element.textContent.trim() : "";
-  return [element.tagName, ...leads, says].join("\n");
+  return [element.tagName, ...leads, sendsTo, says].join("\n");
 }
 
 /** @param {Element} place @param {string} name */
@@ -34,14 +36,16 @@ function rememberFocus(part) {
   const place = element?.closest("[id]");
   if (!place || element.id || !part.contains(element)) return;
   const name = nameOf(element);
-  focused = { id: place.id, name, nth: findNamed(place, name).indexOf(element) };
+  const same = findNamed(place, name);
+  focused = { id: place.id, name, nth: same.indexOf(element), count: same.length };
 }
 
 /** Never to another one than it was on: who presses Enter then would do something else. */
 function giveFocusBack() {
   const place = focused && document.getElementById(focused.id);
   const isLost = !document.activeElement || document.activeElement === document.body;
-  if (place && isLost) findNamed(place, focused.name)[focused.nth]?.focus({ preventScroll: true });
+  const same = place && isLost ? findNamed(place, focused.name) : [];
+  if (same.length === focused?.count) same[focused.nth]?.focus({ preventScroll: true });
   focused = null;
 }
 
