@@ -159,13 +159,18 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             note(user_id=str(person.pk))
             _open[person.pk] += 1
             self._is_counted = True
-            process.websockets.add(self._send_away)
             metrics.WEBSOCKETS.labels(self.kind).inc()
             await self._or_later(self._begin(badge))
 
     async def _begin(self, badge: Badge) -> None:
-        await self.before_accept()
-        await self.accept()
+        try:
+            await self.before_accept()
+        except Exception:
+            await self.accept()  # browsers are told nothing of a refused handshake
+            raise
+        with contextlib.suppress(OSError):  # gone already, which `disconnect` is told
+            await self.accept()
+        process.websockets.add(self._send_away)
         self._guard = asyncio.create_task(self._or_later(self._watch(badge)))
         await self.on_open()
 

@@ -15,6 +15,7 @@ const SHOW_LOST_AFTER_MS = 4000;
 const LOOK_AGAIN_MS = 300_000;
 const SEEN_AGAIN_MS = 30_000; // who goes to and fro between tabs asks no more often
 const LEAVING_MS = 30_000; // a page that comes has come by then
+const REPLACED = -1; // in place of a status: none was waited for
 const LONGEST_WAIT_MS = 15_000; // before a part is asked for again that could not be read
 
 /** @type {Map<string, number>} element id -> when it was last asked for */
@@ -62,7 +63,7 @@ function refresh(element, revision = Infinity) {
 
 /**
  * @param {string} id of an element whose answer has come
- * @param {number} status of the answer; 0: there was none
+ * @param {number} status of the answer; 0: there was none; `REPLACED`
  */
 function answered(id, status) {
   const revision = again.get(id) ?? 0;
@@ -186,7 +187,14 @@ export function startLive() {
   // The element that asked may have been replaced by now; its id is the same.
   document.addEventListener("htmx:afterRequest", (event) => {
     const { elt, requestConfig, xhr } = event.detail;
-    answered(requestConfig?.elt?.id ?? elt.id, xhr?.status ?? 0);
+    if (xhr?.status) answered(requestConfig?.elt?.id ?? elt.id, xhr.status);
+  });
+  for (const name of ["htmx:sendError", "htmx:timeout"]) {
+    document.addEventListener(name, ({ detail }) => answered(detail.requestConfig.elt.id, 0));
+  }
+  // One that another took the place of has not failed.
+  document.addEventListener("htmx:sendAbort", ({ detail }) => {
+    answered(detail.requestConfig.elt.id, REPLACED);
   });
   // The answer to an action takes the place of a part that is being read: what that read brings
   // goes to an element that is gone, and htmx tells nobody of it.

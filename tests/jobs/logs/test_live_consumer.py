@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.db import OperationalError
+from websockets.exceptions import ConnectionClosed
 
 from portal import live
 from tenants import live_socket, sockets
@@ -77,6 +79,22 @@ async def test_who_is_told_that_the_connection_is_open_hears_of_all_that_changes
     async with world.open("/ws/live/", tenant.owner) as socket:
         await live.achanged("job", "1", 7, tenant.pk)
         assert (await frame(socket))["id"] == "1"
+
+
+async def test_a_page_that_cannot_be_listened_for_is_told_to_come_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a close code: browsers are told nothing of a handshake that is refused."""
+    tenant = await sync_to_async(make_tenant)("alice")
+
+    def fail(_user: User) -> set[str]:
+        raise OperationalError("it is away")
+
+    monkeypatch.setattr(live_socket, "groups_of", fail)
+    async with world.open("/ws/live/", tenant.owner) as socket:
+        with pytest.raises(ConnectionClosed):
+            await socket.recv()
+        assert socket.close_code == sockets.TRY_LATER
 
 
 async def test_a_burst_is_one_frame_for_each_thing(world: World) -> None:
