@@ -6,6 +6,7 @@ An estimate for people: the reconciler alone admits, and it counts anew.
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from django.conf import settings
 from django.db.models.fields.json import KT
@@ -32,6 +33,7 @@ from jobs.rules.queue.guards import IMAGE_FAILS, Guards
 from jobs.rules.queue.holds import answer_beside, closed, held_before
 from jobs.rules.queue.state import HIGH, LOW, NORMAL, UNKNOWN
 from jobs.rules.queue.times import seconds_of
+from jobs.rules.states import HOLDING_STATES
 from jobs.scheduling.guards import read_guarded_images, read_image_problems, read_suspicious_nodes
 from jobs.scheduling.models import NodeHold
 from portal.catalog import get_catalog
@@ -192,12 +194,30 @@ def _ahead_count(wanted: Amount, left: Amount | None, priority: str, tenant: Ten
     queued = Workload.objects.filter(tenant=tenant, reason_code__in=("", *_IN_LINE)).queued()
     rows = queued.values_list("kind", "replicas", "reason_code", KT("spec__priority"))
     line = [
-        (total_of(KINDS[kind].requests(replicas)), code)
+        (total, code)
         for kind, replicas, code, other in rows
         if ((other or NORMAL) == LOW) == (priority == LOW) and (priority != HIGH or other == HIGH)
+        if (total := _total(kind, replicas)) is not None
     ]
-    if left is None:
+    if left is None or not line:
         return len(line)
+    if priority != LOW:  # what low holds never counts against the rest
+        left += _held_by_low(tenant)
     short = {resource for total, _ in line for resource in left.lacking(total)}
     both = [resource for resource in short if wanted.get(resource) > 0]
     return sum(not code or any(total.get(one) > 0 for one in both) for total, code in line)
+
+
+def _held_by_low(tenant: Tenant) -> Amount:
+    """What of the namespace's quota its work of low priority holds."""
+    holding = Workload.objects.filter(tenant=tenant, state__in=HOLDING_STATES, spec__priority=LOW)
+    held = (_total(kind, replicas) for kind, replicas in holding.values_list("kind", "replicas"))
+    return sum((one for one in held if one is not None), Amount())
+
+
+def _total(kind: str, replicas: Any) -> Amount | None:
+    """What a row asks for; None: it cannot be read, or is of a later version, and holds up nobody."""
+    try:
+        return total_of(KINDS[kind].requests(replicas))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None

@@ -8,6 +8,7 @@ from django.utils.timezone import now
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training.spec import TrainingSpec
+from jobs.models import Workload
 from jobs.rules.states import Desired
 from jobs.workloads.fit import fit
 from tests.browsing import tenant_with_a_node
@@ -76,3 +77,25 @@ def test_only_what_waits_for_the_same_is_ahead(
     answer = fit(KINDS["job"], spec, alice, alice.owner)
     assert answer.text == said
     assert (answer.kind, answer.code) == (("now", "") if said == NOW else ("later", "queue"))
+
+
+@pytest.mark.parametrize(
+    "broken", [{"kind": "a later one"}, {"replicas": {"worker": {"count": 1}}}], ids=str
+)
+def test_a_row_that_cannot_be_read_is_ahead_of_nobody(broken: dict[str, Any]) -> None:
+    alice = tenant_with_a_node("alice")
+    row = make_job(alice, queued_at=now(), replicas=ONE_GPU)
+    Workload.objects.filter(pk=row.pk).update(**broken)
+    spec = spec_of(new_job(alice, replicas=ONE_GPU), TrainingSpec)
+    assert fit(KINDS["job"], spec, alice, alice.owner).text == NOW
+
+
+def test_who_waits_for_what_low_holds_is_ahead_of_nobody() -> None:
+    """Nothing is kept for it of what is free: what low priority holds is given back for it."""
+    alice = tenant_with_a_node("alice")
+    alice.observed_used = {**alice.observed_used, "gpu": alice.observed_hard["gpu"] - 2}
+    alice.save()
+    make_job(alice, state="running", replicas=GPUS, priority="low")
+    make_job(alice, queued_at=now(), replicas=GPUS, **QUOTA)
+    spec = spec_of(new_job(alice, replicas=ONE_GPU), TrainingSpec)
+    assert fit(KINDS["job"], spec, alice, alice.owner).text == NOW
