@@ -31,6 +31,9 @@ class Finding(NamedTuple):
     detail: str
 
 
+# What nobody gets over by catching it: what comes after it follows from it.
+_LASTING = {codes.DISK_FULL, codes.VOLUME_LOST}
+_OF_MINUS_ONE = 255  # sys.exit(-1), which no signal is
 # What a shell tells of a command: the cause,
 _OF_LAST_COMMAND = {codes.WINDOWS_LINES, codes.SHELL_COMMAND_MISSING, codes.SCRIPT_MISSING}
 # ... and, behind other lines, where it ended with such an exit code: of shells, and for a script of CPython, dash, perl
@@ -91,7 +94,7 @@ _OF_A_CELL = re.compile(r"^(?:\S*\.)?CellExecutionError: ")
 # Lines that report no error whatever their words: TensorFlow's, glog's and Python's levels below it, and warnings.
 _NO_ERROR = re.compile(
     r"^\d{4}-\d\d-\d\d \S+ [IWDV] |^[IWDV]\d{4} |\b\w*Warning: |"
-    r"^(?!.*\b(?:ERROR|FATAL|CRITICAL)\b).*\b(?:INFO|DEBUG|WARNING|WARN)\b"
+    r"^(?!.*\b(?:ERROR|FATAL|CRITICAL)\b|[\w.]*(?:[Ee]rror|[Ee]xception)\b).*\b(?:INFO|DEBUG|WARNING|WARN)\b"
 )
 _NOTEBOOK = re.compile(r'^File "(?:[^"]*/)?([^"/]+\.ipynb)", line \d+')
 _SLOTS = re.compile(
@@ -179,8 +182,9 @@ class LastLines:
         is_near = row is not None and self._count_from(row) <= NEAR_OF_NODE
         if is_near:
             return self.exception
-        is_caught = exit_code > codes.SIGNAL_BASE
-        return self._error_line(exit_code) or ("" if is_caught else self.exception)
+        is_caught = codes.SIGNAL_BASE < exit_code < _OF_MINUS_ONE
+        own = self._error_line(exit_code) or ("" if is_caught else self.exception)
+        return own or self._launchers_words
 
     def _error_line(self, exit_code: int) -> str:
         near = self.lines[-NEAR:][::-1]
@@ -190,9 +194,8 @@ class LastLines:
             if _ERROR.search(line[:2000]) and not _NO_ERROR.search(line[:2000]):
                 return line
         if exit_code in {codes.EXIT_NOT_FOUND, codes.EXIT_NOT_EXECUTABLE}:
-            found = next((line for line in near if _OF_A_SHELL.match(line[:2000])), "")
-            return found or self._launchers_words
-        return self._launchers_words
+            return next((line for line in near if _OF_A_SHELL.match(line[:2000])), "")
+        return ""
 
     def _find_exception(self) -> None:
         """Where the last traceback names its exception; a launcher's only says that its program has failed."""
@@ -275,7 +278,7 @@ def _is_of_the_last(code: str, depth: int, distance: int) -> bool:
     for long, a smaller batch for a full GPU. What a GPU or a peer has done stands before what follows from it.
     """
     is_caught = code == codes.CUDA_OUT_OF_MEMORY and distance >= NEAR_OF_NODE
-    return depth < ANYWHERE or is_caught
+    return code not in _LASTING and (depth < ANYWHERE or is_caught)
 
 
 def _of_line(output: LastLines, exit_code: int) -> Optional[Finding]:

@@ -61,6 +61,14 @@ CAUGHT = [
     (traceback(OOM) + CAUSED + traceback("RuntimeError: training failed"), 1, "cuda_out_of_memory", "CUDA out of memory"),
     # Of another process.
     (traceback(OOM) + traceback("RuntimeError: a peer has left"), 1, "cuda_out_of_memory", "CUDA out of memory"),
+    # What nobody gets over by catching it.
+    (traceback("OSError: [Errno 28] No space left on device") + HANDLING + traceback("RuntimeError: unexpected pos 64"),
+        1, "disk_full", "[Errno 28]"),
+    # A launcher's words, behind what its program has said for long.
+    (traceback("ValueError: child") + STEPS + traceback("subprocess.CalledProcessError: Command 'x' returned 1."),
+        1, "exit_code", "ValueError: child"),
+    (traceback("ValueError: early") + STEPS, 255, "exit_code", "ValueError: early"),
+    ("Error: cannot open the store; set LOG_LEVEL=DEBUG to see why\n", 1, "exit_code", "Error: cannot open the store"),
     (traceback(CELL), 1, "exit_code", "ZeroDivisionError: division by zero"),
     (GROUP, 1, "exit_code", "ExceptionGroup: eg (2 sub-exceptions)"),
 ]  # fmt: skip
