@@ -82,6 +82,7 @@ _VARIABLE = re.compile(
 )
 _NAMED = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_][^}]{0,1000}\}|\([^)]{1,1000}\))")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_ASSIGNED = re.compile(r"(?:[A-Za-z_]\w*=)+")
 _BRACES = re.compile(r"(?<![{$])\{(?=[^{}\s,.]*(?:\.(?!\.)[^{}\s,.]*)*(?:,|\.\.))[^{}\s]*\}(?!\})")
 _DRIVE = re.compile(r"[A-Za-z]:\\")
 _SPECIAL = re.compile(r'[\\"`$]')  # within double quotes
@@ -194,7 +195,7 @@ def _is_line(words: Sequence[str]) -> bool:
 def _prompt_words(words: Sequence[str]) -> int:
     """How many words before the command are a shell's prompt, also `(venv) $`."""
     at = 1 if _ENVIRONMENT.fullmatch(words[0]) else 0
-    if len(words) < at + 2:
+    if not any(word.strip() for word in words[at + 1 :]):
         return 0
     return at + 1 if words[at] in _PROMPTS or _PROMPT_END.fullmatch(words[at]) else 0
 
@@ -355,9 +356,9 @@ def _unquoted(word: str) -> str:
     if word.endswith(";"):
         before = word.rstrip(";")
         return f"{_unquoted(before) if before else ''}{word[len(before) :]}"
-    if _ASSIGNMENT.fullmatch(word):
-        name, _equals, value = word.partition("=")
-        return f"{name}={_unquoted(value) if value else ''}"
+    if assigned := _ASSIGNED.match(word):
+        value = word[assigned.end() :]
+        return f"{assigned[0]}{_unquoted(value) if value else ''}"
     named = [match[0] for match in _NAMED.finditer(word)]
     between = _NAMED.split(word)
     if not named or all(shlex.quote(text) == text for text in between if text):

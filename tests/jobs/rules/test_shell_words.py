@@ -233,3 +233,13 @@ def test_words_get_the_same_hints(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("words", [(), ("",), ("x" * 70_000, "$A" * 20_000), ("\u2014" * 30_000,)])
 def test_no_command_is_too_odd(words: tuple[str, ...]) -> None:
     assert sum(map(len, word_hints(words))) < 4_000
+
+
+@pytest.mark.parametrize("words", [("a=" * 2000, "&&", "x"), ("a=" * 2000,)])
+def test_a_name_that_is_given_a_name_for_long_is_read_to_its_end(words: tuple[str, ...]) -> None:
+    assert len(list(word_hints(words))) <= 1
+
+
+@pytest.mark.parametrize("line", ["$ \u00a0", "> \u3000", "(venv) $ \u00a0"])
+def test_a_prompt_with_nothing_behind_it_is_none(line: str) -> None:
+    assert not [hint for hint in typed_hints(line) if "prompt" in hint]
