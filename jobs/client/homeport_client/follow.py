@@ -37,8 +37,10 @@ PATIENCE_S = 15 * 60.0  # with one that did: restarts and trains through tunnels
 MAX_PAUSE_S = 20.0
 QUIET_S = 0.4  # after so long without a frame, what comes is new
 MAX_HISTORY_S = 3.0
-# A cursor that is longer goes by frames of that size: the head of a request is bounded, and so are frames.
-CURSOR_CHARS = 4000
+# A cursor that is longer goes by frames, as the head of a request has at most 8 KiB, and frames have less; portals of
+# before read it in the address only.
+CURSOR_CHARS = 6500
+FRAME_CHARS = 4000
 
 
 @contextmanager
@@ -81,7 +83,7 @@ def _pieces(cursor: str) -> list[str]:
     """The frames that bring a cursor; none of one that has room in the address."""
     if len(cursor) <= CURSOR_CHARS:
         return []
-    return [cursor[at : at + CURSOR_CHARS] for at in range(0, len(cursor), CURSOR_CHARS)]
+    return [cursor[at : at + FRAME_CHARS] for at in range(0, len(cursor), FRAME_CHARS)]
 
 
 @dataclass

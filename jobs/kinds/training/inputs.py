@@ -64,8 +64,8 @@ SOURCE_NEEDED = {
 }
 # Of a value that came by REST or a document; nobody types one.
 LINE_ENDS_LOST = gettext_lazy(
-    "%(name)s: its lines end with a carriage return (\\r), which no browser sends; from here they end "
-    "without. homeport submit -f and REST keep it."
+    "%(name)s: its lines end with a carriage return (\\r), which no form in a browser can keep; from here "
+    "they end without. homeport submit -f and REST keep it."
 )
 
 
