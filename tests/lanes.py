@@ -446,7 +446,6 @@ LANES = (
             (*NO_BROWSER, *(file for file in LATER if file.startswith(_PORTAL) is is_portal)),
             command="test-all",
             goal_s=420,
-            load=0.5,
             beside={"WEB_WAIT_S": "300"},
             inputs=ALL_INPUTS,
         )
