@@ -320,17 +320,6 @@ LANES = (
         goal_s=40,
         load=0.5,
     ),
-    Lane(
-        "node-short",
-        "two real nodes, the short part",
-        SHORT_NODES,
-        command="ci",
-        goal_s=600,
-        load=1,
-        program=(*PYTHON, "tests.nodes.run", "or-left-out", *QUIET),
-        prepared_by=(*PYTHON, "tests.nodes.run", "prepare"),
-        inputs=ALL_INPUTS,
-    ),
     # Upstream's lane compares with what this one keeps, and asks itself where that is not there.
     Lane(
         "contract",
@@ -390,6 +379,17 @@ LANES = (
         goal_s=600,
         program=UPSTREAM,
         is_pytest=False,
+        inputs=ALL_INPUTS,
+    ),
+    Lane(
+        "node-short",
+        "two real nodes, the short part",
+        SHORT_NODES,
+        command="ci",
+        goal_s=600,
+        load=1,
+        program=(*PYTHON, "tests.nodes.run", "or-left-out", *QUIET),
+        prepared_by=(*PYTHON, "tests.nodes.run", "prepare"),
         inputs=ALL_INPUTS,
     ),
     Lane(
@@ -460,7 +460,6 @@ LANES = (
         ("--only", "faults"),
         command="ci",
         goal_s=740,
-        load=0.5,
         program=UPSTREAM,
         is_pytest=False,
         beside=PATIENT,

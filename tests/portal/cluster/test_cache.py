@@ -271,7 +271,7 @@ async def test_what_a_cluster_need_not_serve_is_there_as_soon_as_it_does(
         )
         api.has_pod_groups = True
         await until(lambda: len(seen.pod_groups.of_owner("job1")) == 1)
-        assert len(seen.watches) == 15
+        await until(lambda: len(seen.watches) == 15)  # once the whole list is taken over
 
         # The rights are taken back, and the stream ends.
         no = Trouble("/podgroups", "status", status=403, times=-1)
