@@ -334,9 +334,8 @@ LANES = (
         "contract and pods on upstream Kubernetes",
         ("--without", "faults", "--without", "main-job"),
         command="ci",
-        goal_s=420,
+        goal_s=900,
         program=UPSTREAM,
-        load=0.5,
         is_pytest=False,
     ),
     Lane(

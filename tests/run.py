@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 KEPT_RUNS = 10
 SLOWEST = 30
 # Of one lane; more than that are no accident.
-TRIED_AGAIN = 3
+TRIED_AGAIN = 6
 TOLD_EVERY_S = 60.0
 ENDS_S = {"ci": 86 * 60.0}
 # Of lanes with inputs: what failed in others is tried again in the time that is left.
