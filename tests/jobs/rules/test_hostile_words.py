@@ -23,7 +23,16 @@ PATTERNS = {
 # Which look at the beginning of a word only.
 AT_BEGIN = {
     f"jobs.rules.shell_words.{name}"
-    for name in ("_ASSIGNMENT", "_DASHED", "_DRIVE", "_HOME", "_PYTHON", "_PROMPT_END", "_SCRIPT")
+    for name in (
+        "_ASSIGNED",
+        "_ASSIGNMENT",
+        "_DASHED",
+        "_DRIVE",
+        "_HOME",
+        "_PYTHON",
+        "_PROMPT_END",
+        "_SCRIPT",
+    )
 }
 
 
