@@ -12,7 +12,6 @@ from typing import Any
 from . import body
 from .body import SubmitRequest
 from .exits import ClientError, refused_line_by_line
-from .refusals import not_homeport
 from .sanitize import one_line
 from .session import CliSession
 
@@ -50,6 +49,8 @@ def make(
         raise
     found = answer.get("body") if isinstance(answer, dict) else None
     if not isinstance(found, dict):
+        from .refusals import not_homeport  # with HTTP, which `submit --help` does without
+
         raise not_homeport(session.rest.url)
     for note in answer.get("notes") or ():
         session.terminal.tell(one_line(note), "dim")
