@@ -7,7 +7,6 @@ operators), with brace expansion and `$'...'` of bash.
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 # Which only a shell itself can do, and no program of that name does.
@@ -363,8 +362,10 @@ def _unquoted(word: str) -> str:
     between = _NAMED.split(word)
     if not named or all(shlex.quote(text) == text for text in between if text):
         return word if named else shlex.quote(word)
-    kept = [_SPECIAL.sub(r"\\\g<0>", text) for text in between]
-    return f'"{"".join(chain.from_iterable(zip(kept, [*named, ""], strict=True)))}"'
+    quoted = _SPECIAL.sub(r"\\\g<0>", between[0])
+    for variable, text in zip(named, between[1:], strict=True):
+        quoted += variable + _SPECIAL.sub(r"\\\g<0>", text)
+    return f'"{quoted}"'
 
 
 def _quoted(script: str) -> str:

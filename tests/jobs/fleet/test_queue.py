@@ -180,18 +180,18 @@ def test_what_was_expected_long_ago_is_expected_no_more(alice: Tenant) -> None:
     runs = Workload.objects.get(name="runs")
     row = keep("first", 1, -5, "deadline", runs)
 
-    def told() -> tuple[str, Any, str]:
+    def shown_estimate() -> tuple[str, Any, str]:
         note = read(alice.owner, f"/trainings/{row.pk}/").one("div", id="queue-place").text
         [place] = rest(alice.owner, "/api/v1/queue/")["results"][:1]
         one = rest(alice.owner, f"/api/v1/jobs/{row.pk}/")
         assert one["start_estimate"] == place["start_estimate"]
         return note, place["start_estimate"]["at"], place["start_estimate"]["basis"]
 
-    note, at, _ = told()
+    note, at, _ = shown_estimate()
     assert "Starts any moment now, when runs ends (deadline)." in note
     assert at is not None
     QueuePlace.objects.update(starts_at=now() - timedelta(minutes=16))
-    note, at, basis = told()
+    note, at, basis = shown_estimate()
     too_old = "the last look at the queue is too long ago"
     assert f"When it starts cannot be estimated: {too_old}." in note
     assert (at, basis) == (None, too_old)

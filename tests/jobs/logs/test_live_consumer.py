@@ -1,7 +1,6 @@
 """`/ws/live/`: who hears of which changes, and how soon."""
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -63,22 +62,26 @@ async def test_a_page_hears_of_its_own_tenant_and_leads_of_theirs(world: World) 
             assert await frame(socket) == everybodys
 
 
-async def test_who_is_told_that_the_connection_is_open_hears_of_all_that_changes_from_then_on(
+async def test_a_websocket_joins_its_groups_before_its_page_knows_that_it_is_open(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page reads what it shows again when it is told so, and never after that."""
+    """A page reads what it shows again when it knows: what changes after that it has to hear of."""
     tenant = await sync_to_async(make_tenant)("alice")
+    steps: list[str] = []
+    join, accept = live_socket.LiveConsumer._join, live_socket.LiveConsumer.accept
 
-    groups_of = live_socket.groups_of
+    async def noted_join(self: live_socket.LiveConsumer) -> None:
+        await join(self)
+        steps.append("joined")
 
-    def slowly(user: User) -> set[str]:
-        time.sleep(0.2)
-        return groups_of(user)
+    async def noted_accept(self: live_socket.LiveConsumer) -> None:
+        steps.append("accepted")
+        await accept(self)
 
-    monkeypatch.setattr(live_socket, "groups_of", slowly)
-    async with world.open("/ws/live/", tenant.owner) as socket:
-        await live.achanged("job", "1", 7, tenant.pk)
-        assert (await frame(socket))["id"] == "1"
+    monkeypatch.setattr(live_socket.LiveConsumer, "_join", noted_join)
+    monkeypatch.setattr(live_socket.LiveConsumer, "accept", noted_accept)
+    async with world.open("/ws/live/", tenant.owner):
+        assert steps == ["joined", "accepted"]
 
 
 async def test_a_page_that_cannot_be_listened_for_is_told_to_come_again(

@@ -47,15 +47,15 @@ def job(store: Store) -> Workload:
     return made
 
 
-async def peak_bytes(look: Callable[[], Awaitable[object]]) -> int:
-    """Of a second look, as the first one imports; what nobody holds any more does not wait for the collector."""
-    await look()
+async def peak_bytes(read: Callable[[], Awaitable[object]]) -> int:
+    """Of reading it a second time, as the first one imports; what nobody holds any more does not wait for the collector."""
+    await read()
     thresholds = gc.get_threshold()
     gc.collect()
     gc.set_threshold(50, 2, 2)
     tracemalloc.start()
     try:
-        await look()
+        await read()
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -63,13 +63,13 @@ async def peak_bytes(look: Callable[[], Awaitable[object]]) -> int:
 
 
 async def test_whether_a_replica_has_an_archive_loads_none_of_its_segments(job: Workload) -> None:
-    async def look() -> None:
+    async def read() -> None:
         found = await state.load(job.pk, job.owner, "all")
         assert found is not None
         kept = {(one.attempt, one.index) for one in found.replicas if one.has_archive}
         assert kept == {(1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1), (2, 2)}
 
-    assert await peak_bytes(look) < MIB / 2
+    assert await peak_bytes(read) < MIB / 2
 
 
 @pytest.mark.parametrize(("which", "count"), [("latest", 4), (1, 4), ("all", 8)])
@@ -78,21 +78,21 @@ async def test_the_text_of_all_replicas_loads_the_segments_of_one_after_the_othe
 ) -> None:
     asked = text.LogRequest(tail_lines=1, which=which)
 
-    async def look() -> None:
+    async def read() -> None:
         lines = b"".join([chunk async for chunk in text.job_text(job, asked)]).splitlines()
         assert lines.count(b"worker-3 | step") == 1
         assert sum(line.endswith(b" | step") for line in lines) == count - (which == "all")
 
-    assert await peak_bytes(look) < MIB
+    assert await peak_bytes(read) < MIB
 
 
 @pytest.mark.parametrize(("index", "attempt"), [(2, 2), (3, 1)])
 async def test_the_latest_log_of_a_replica_loads_no_other_attempt(
     job: Workload, index: int, attempt: int
 ) -> None:
-    async def look() -> None:
+    async def read() -> None:
         found = await sync_to_async(find_log)(job, "worker", index)
         assert found is not None
         assert (found.attempt, found.end_byte) == (attempt, SEGMENTS * len(DATA))
 
-    assert await peak_bytes(look) < MIB
+    assert await peak_bytes(read) < MIB

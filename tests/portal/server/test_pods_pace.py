@@ -209,7 +209,8 @@ def test_one_of_whom_nothing_is_known_leaves_places_for_others(path: str) -> Non
     async def come(door: Door) -> None:
         flooding = asyncio.create_task(door.together(3000, path=path))
         await asyncio.sleep(0)
-        others = await asyncio.gather(*(door.together(8, token=f"other {n}") for n in range(100)))
+        calls = [door.together(8, token=f"other {n}") for n in range(100)]
+        others = await asyncio.gather(*calls)
         assert sum(others, Counter()) == {200: 800}
         assert (await flooding)[200] < 1000
 
