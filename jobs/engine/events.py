@@ -39,11 +39,12 @@ class EventLog:
     def forget_gone(self, cache: ClusterCache) -> None:
         """Forgets the events that the cluster has forgotten, as it does after an hour: they do not come back."""
         there = {event.metadata.uid for event in cache.events.watch.items.values()}
-        self._written = {
-            workload_id: kept
-            for workload_id, known in self._written.items()
-            if (kept := {uid: count for uid, count in known.items() if uid in there})
-        }
+        for workload_id, known in list(self._written.items()):
+            kept = {uid: count for uid, count in known.items() if uid in there}
+            if kept:
+                self._written[workload_id] = kept
+            else:
+                del self._written[workload_id]
 
     def forget(self, workload_id: UUID) -> None:
         self._written.pop(str(workload_id), None)
