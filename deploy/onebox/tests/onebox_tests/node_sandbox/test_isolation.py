@@ -60,7 +60,8 @@ async def test_of_control_groups_a_container_sees_its_ends_for_memory_at_most(be
     """Ends of its own processes; read-only, and nothing of the group of anybody else (test_limits.py)."""
     found = await bench.shell(
         pod,
-        "find /sys/fs -type f 2>/dev/null; touch /sys/fs/cgroup/x 2>/dev/null && echo made; true",
+        # Where there are no control groups there is no /sys/fs either.
+        "find /sys/fs -type f 2>/dev/null || true; touch /sys/fs/cgroup/x 2>/dev/null && echo made || true",
     )
     assert found.splitlines() in (
         [],
