@@ -239,6 +239,7 @@ class Run:
         """Tries what failed once more, lane by lane, with nothing beside it, if there is time."""
         if self.cut_off:
             return
+        self._proven = None  # a second try of a lane with inputs has all the time that is left
         for number, first in enumerate(self.outcomes):
             tests = first.to_try_again
             if not tests:

@@ -258,9 +258,14 @@ def test_fails_once():
 """
 
 
+@pytest.mark.parametrize("inputs", [(), ("docs",)])
 def test_the_few_tests_that_failed_beside_others_are_tried_once_more_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-):
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    inputs: tuple[str, ...],
+) -> None:
+    """Also of a lane with inputs when the time of these is over."""
     monkeypatch.setattr(run, "ROOT", tmp_path)
     monkeypatch.delenv("DJANGO_SETTINGS_MODULE")
     (tmp_path / "tests").mkdir()
@@ -268,9 +273,13 @@ def test_the_few_tests_that_failed_beside_others_are_tried_once_more_alone(
     files = {"steady": STEADY_AND_NOT, "broken": "def test_a(): assert 0", "many": many}
     for name, text in files.items():
         (tmp_path / "tests" / f"test_{name}.py").write_text(text)
-    chosen = [lanes.Lane(name, name, (f"tests/test_{name}.py",), "test", 60) for name in files]
-    tried = run.Run(chosen, tmp_path, [])
+    chosen = [
+        lanes.Lane(name, name, (f"tests/test_{name}.py",), "test", 60, inputs=inputs)
+        for name in files
+    ]
+    tried = run.Run(chosen, tmp_path, [], proven=set())
     tried.until_all_are_over()
+    monkeypatch.setattr(run.Run, "_spent_s", lambda _run: run.INPUTS_END_S + 1)
     tried.try_again()
     found = {o.lane.name: (o.passed, o.failed, o.unsteady) for o in tried.outcomes}
     unsteady = "tests/test_steady.py::test_fails_once"
