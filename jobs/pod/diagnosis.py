@@ -130,7 +130,8 @@ class LastLines:
     def __init__(self, tail: OutputTail) -> None:
         text = tail.data.decode("utf-8", "replace").replace("\r\n", "\n")
         text = _RETURN_IN_WORD.sub(r"\\r", text).replace("\r", "\n")
-        text = "\n".join(map(_bare, _ESCAPES.sub("", text).splitlines()))
+        rows = _ESCAPES.sub("", text).splitlines()
+        text = "\n".join(map(_bare, rows))
         for epilogue in _EPILOGUES:
             rest = epilogue.sub("", text)
             text = rest if rest.strip() else text
@@ -141,6 +142,8 @@ class LastLines:
         self._find_exception()
         self.lines = [row.strip() for row in self._rows if row.strip()]
         self._cut = self.lines[0] if tail.is_cut and self.lines else ""
+        # What is shorter than a row may have lost its end, too: its margin and blanks were taken off afterwards.
+        self._cut_rows = {_bare(row).strip() for row in rows if len(row) > ROW_CHARS}
 
     def text(self, rows: int) -> str:
         """So many lines of the end, without the blanks around them."""
@@ -148,7 +151,8 @@ class LastLines:
 
     def is_cut(self, line: str) -> bool:
         """Whether its end is not kept."""
-        return len(line) >= ROW_CHARS or (bool(self._cut) and line.endswith(self._cut))
+        cut = {self._cut, *self._cut_rows} - {""}
+        return any(line.endswith(row) for row in cut)
 
     @property
     def exception(self) -> str:

@@ -82,6 +82,7 @@ class Redaction:
         return line
 
     def _without_part(self, line: str) -> str:
+        line = line.rstrip("\ufffd")  # the half of a character
         most = 0
         for form in self._forms:
             for size in range(min(len(form) - 1, len(line)), most, -1):

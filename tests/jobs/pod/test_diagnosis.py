@@ -316,6 +316,27 @@ def test_no_value_of_a_secret_is_told(line: str) -> None:
             assert part not in found.detail
 
 
+@pytest.mark.parametrize("margin", ["", "    ", "[rank0]: ", "[1,0]<stderr>:", "    | "])
+@pytest.mark.parametrize(
+    ("secret", "times"),
+    [
+        ("hf_" + "0123456789abcdef" * 400, 1),
+        ("hf_" + "Größe" * 2000, 1),
+        ("hf_" + "0123456789abcdef" * 94, 3),
+        ("hf_" + ("0123456789" + " " * 40) * 100, 1),
+    ],
+)
+def test_no_part_of_a_secret_is_told_for_which_a_line_has_no_room(
+    margin: str, secret: str, times: int
+) -> None:
+    rows = ["Traceback (most recent call last):", "  File 'a.py', line 1"]
+    rows.append(f"ValueError: cannot parse {secret * times}")
+    output = "".join(f"{margin}{row}\n" for row in rows)
+    found = diagnose(tail_of(output.encode()), redaction=Redaction([secret]))
+    assert found is not None
+    assert found.detail == "ValueError: cannot parse " + HIDDEN * times
+
+
 def test_a_secret_of_several_lines_is_hidden_in_each() -> None:
     redaction = Redaction(["-----BEGIN KEY-----\nabcdef0123456\n-----END KEY-----\n"])
     assert redaction.hide("ValueError: abcdef0123456 at 2") == f"ValueError: {HIDDEN} at 2"
