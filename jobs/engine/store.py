@@ -155,6 +155,7 @@ def _for_planning() -> QuerySet[Workload]:
     return rows.defer("plan", "spec").annotate(
         topology=KT("spec__topology"),
         run_policy=KeyTransform("run_policy", "spec"),
+        secrets=KeyTransform("secrets", "spec"),
         has_plan=IsNull(F("plan"), False),
     )
 
@@ -187,6 +188,7 @@ def _row_of(workload: Any) -> WorkloadRow:
         at_once=at_once(array) if array else 0,
         topology=topology,
         run_policy=workload.run_policy or {},
+        has_secrets=bool(workload.secrets),
         tenant_closed=workload.tenant.closed,
         is_owner_active=workload.owner.is_active,
         state=WorkloadState(workload.state),

@@ -121,6 +121,7 @@ class WorkloadRow:
         preempted_why: why, where that is for nobody.
         stops_from: until then nothing is stopped for it.
         started_at: when all of it ran, or answered, for the first time.
+        has_secrets: whether its program knows any, whose values its last words may have.
         has_plan: whether the manifests of the current attempt have been rendered.
         deciders_ended_at: when the replicas that decide over a training had ended.
         steps up to event_files: of what is served behind a gate.
@@ -162,6 +163,7 @@ class WorkloadRow:
     started_at: datetime | None = None
     deciders_ended_at: datetime | None = None
     finished_at: datetime | None = None
+    has_secrets: bool = False
     has_plan: bool = False
     root_uid: str = ""
     cleaned_at: datetime | None = None

@@ -47,6 +47,21 @@ def test_the_memory_limit_is_named_when_it_was_too_little() -> None:
 
 
 @pytest.mark.parametrize(
+    ("exit_code", "is_shown_with_secrets"), [(1, False), (0, False), (127, False), (69, True)]
+)
+def test_its_last_output_is_told_where_it_knows_no_secret(
+    exit_code: int, is_shown_with_secrets: bool
+) -> None:
+    """Exit code 69 is our own, before the program begins."""
+    end = ContainerExit(exit_code, "Error", "KeyError: hf_abc")
+    for has_secrets in (False, True):
+        decided = plan(replace(starting(), has_secrets=has_secrets), runs(restarts=1, last_end=end))
+        told = [*decided.events, *decided.columns["notes"].restart_reason]
+        is_shown = is_shown_with_secrets or not has_secrets
+        assert ("hf_abc" in str(told) + str(decided.columns)) is is_shown
+
+
+@pytest.mark.parametrize(
     "end",
     [
         ContainerExit(0, "Completed", encode(TerminationMessage("volume_lost", "it is gone"))),
