@@ -33,8 +33,8 @@ def digits() -> bytes:
 
 
 def many_digits() -> bytes:
-    one = header("x", 16 * KIB, tarfile.XHDTYPE) + b"0" * 16 * KIB + header("a")
-    return bz2.compress(one * 400)
+    digits_only = header("x", 16 * KIB, tarfile.XHDTYPE) + b"0" * 16 * KIB
+    return bz2.compress(b"".join(digits_only + header(f"a{number}") for number in range(400)))
 
 
 def long_name() -> bytes:
