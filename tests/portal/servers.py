@@ -19,7 +19,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[int]:
         ws="websockets-sansio",
         ws_per_message_deflate=False,
         lifespan="off",
-        log_level="error",
+        log_config=None,  # of this process, which other tests read the log of
         timeout_graceful_shutdown=1,
         **options,
     )

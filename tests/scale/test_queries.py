@@ -17,6 +17,17 @@ def visits(cast: Cast, role: str) -> dict[str, Visit]:
     return {address.title: visitor.visit(address) for address in addresses(cast)}
 
 
+# The segments of a log are read when it is its turn, one query for each replica: those of all may be hundreds of thousands.
+READ_IN_TURN = {"job-log-download", "api-job-logs"}
+
+
+def count(title: str, visit: Visit) -> int:
+    """The queries that must not become more."""
+    if title not in READ_IN_TURN:
+        return visit.queries
+    return sum('FROM "jobs_logsegment" WHERE' not in text for text in visit.statements)
+
+
 def more(title: str, few: Visit, many: Visit) -> str:
     """What is asked more often, for whoever has to repair it."""
     rest = list(few.statements)
@@ -43,6 +54,6 @@ def test_queries_do_not_grow_with_the_rows(role: str, monkeypatch: pytest.Monkey
     grown = [
         more(title, few[title], visit)
         for title, visit in many.items()
-        if visit.queries > few[title].queries
+        if count(title, visit) > count(title, few[title])
     ]
     assert not grown, "\n".join(grown)
