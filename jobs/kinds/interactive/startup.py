@@ -204,12 +204,15 @@ def probe_words(pod: PodFacts) -> str:
     )
 
 
+_NOT_SHOWN = "not shown, as it may hold a secret; start it without its secrets to see it here"
+
+
 def reason_of_end(app: ServedApp, row: WorkloadRow, end: ContainerExit) -> Reason:
     """Why the program ended, with its last words, unless these may have a secret: more people read the reason."""
     words = clip(end.message[-500:])
     is_unstarted = end.cluster_reason in _START_ERRORS
-    if row.has_secrets and not is_unstarted and end.exit_code != codes.EXIT_NO_PROGRAM:
-        words = ""
+    if words and row.has_secrets and not is_unstarted and end.exit_code != codes.EXIT_NO_PROGRAM:
+        words = _NOT_SHOWN
     if is_unstarted and patterns.find_code("container_config", end.message) == "volume_server":
         return reasons.make(codes.VOLUME_LOST, who=app.program, detail=words)
     has_no_python = is_unstarted and end.exit_code in _NO_PYTHON
@@ -223,14 +226,9 @@ def reason_of_end(app: ServedApp, row: WorkloadRow, end: ContainerExit) -> Reaso
     if end.exit_code == 0:
         return reasons.make("app_ended", program=app.program, detail=words or "no message")
     found = endings.reason_of_end(app.program, end, row.memory[row.kind])
-    if found.code not in {"exit_code", "signal"}:
-        return found
-    # It has no log to be read: these are its last lines.
-    if words:
+    if words and found.code in {"exit_code", "signal"}:
+        # It has no log to be read: these are its last lines.
         return replace(found, text=f"{found.text} Last output: {words}", next_step="")
-    if row.has_secrets:
-        next_step = "Start it without its secrets to see its last output here."
-        return replace(found, next_step=next_step)
     return found
 
 

@@ -57,8 +57,10 @@ def test_its_last_output_is_told_where_it_knows_no_secret(
     for has_secrets in (False, True):
         decided = plan(replace(starting(), has_secrets=has_secrets), runs(restarts=1, last_end=end))
         told = [*decided.events, *decided.columns["notes"].restart_reason]
+        text = str(told) + str(decided.columns)
         is_shown = is_shown_with_secrets or not has_secrets
-        assert ("hf_abc" in str(told) + str(decided.columns)) is is_shown
+        assert ("hf_abc" in text) is is_shown
+        assert ("start it without its secrets" in text) is not is_shown
 
 
 @pytest.mark.parametrize(
