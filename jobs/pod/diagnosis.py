@@ -143,7 +143,8 @@ class LastLines:
         self.lines = [row.strip() for row in self._rows if row.strip()]
         self._cut = self.lines[0] if tail.is_cut and self.lines else ""
         # What is shorter than a row may have lost its end, too: its margin and blanks were taken off afterwards.
-        self._cut_rows = {_bare(row).strip() for row in rows if len(row) > ROW_CHARS}
+        cut_rows = {_bare(row).strip() for row in rows if len(row) > ROW_CHARS}
+        self._cut_rows = {row for row in [self._cut, *cut_rows] if row}
 
     def text(self, rows: int) -> str:
         """So many lines of the end, without the blanks around them."""
@@ -151,8 +152,7 @@ class LastLines:
 
     def is_cut(self, line: str) -> bool:
         """Whether its end is not kept."""
-        cut = {self._cut, *self._cut_rows} - {""}
-        return any(line.endswith(row) for row in cut)
+        return any(line.endswith(row) for row in self._cut_rows)
 
     @property
     def exception(self) -> str:
