@@ -8,9 +8,11 @@ from functools import cached_property
 from jobs.kinds.interactive.lifecycle import END_S
 from jobs.kinds.interactive.opening import gate_origin
 from jobs.kinds.interactive.spec import TensorBoardSpec
+from jobs.kinds.interactive.startup import DETAIL_MAX
 from jobs.kinds.registry import ARCHIVED
 from jobs.kinds.spec import spec_of
 from jobs.models import Artifact, Replica, Workload, WorkloadQuerySet
+from jobs.rules.reasons import clip
 from jobs.rules.states import FINAL_STATES, HOLDING_STATES
 from jobs.workloads.page import WorkloadPage
 from jobs.workloads.startup import StartStep, start_steps, usual_seconds
@@ -58,6 +60,10 @@ class InteractivePage(WorkloadPage):
         """Why the latest start waits or ended; what is known of an earlier one is not told."""
         row = self.workload
         return str(row.reason_text) if row.observed_generation == row.generation else ""
+
+    def tells_cause(self, step: StartStep) -> bool:
+        """Whether the detail of a step is the cause, cut where a step has no more room."""
+        return bool(step.detail) and step.detail == clip(self.cause, DETAIL_MAX)
 
     @cached_property
     def steps(self) -> list[StartStep]:

@@ -7,7 +7,9 @@ import pytest
 from django.test import Client
 from django.utils.timezone import now
 
+from jobs.kinds.interactive.startup import DETAIL_MAX
 from jobs.models import Artifact, WorkloadEvent
+from jobs.rules.reasons import clip
 from tenants.models import Tenant
 from tests.browsing import read
 from tests.factories import make_job, make_service, make_tenant
@@ -164,23 +166,36 @@ def test_how_long_a_step_usually_takes_comes_from_starts_alike(
     assert "usually" not in read(client, f"/notebooks/{other.pk}/").text
 
 
+@pytest.mark.parametrize("why", ["Image x:1 was not found.", "Image x:1 was not found. " * 20])
 def test_a_failed_start_names_the_step_the_cause_and_the_next_step(
-    alice: Tenant, client: Client
+    alice: Tenant, client: Client, why: str
 ) -> None:
+    why = why.strip()
     service = make_service(
         alice,
         state="failed",
         observed_generation=1,
         finished_at=now(),
-        steps=steps("done", "done", "done", "done", "failed"),
-        reason_text="Image x:1 was not found.",
+        steps=steps("done", "done", "done", "done", "failed", detail=clip(why, DETAIL_MAX)),
+        reason_text=why,
         reason_next_step="Look at its name.",
     )
     page = read(client, f"/notebooks/{service.pk}/")
     assert page.one("li", data_step="image").get("data-state") == "failed"
-    assert page.text.count("Image x:1 was not found.") == 1
+    assert page.text.count("Image x:1 was not found.") == why.count("Image x:1 was not found.")
     assert "Look at its name." in page.one(class_="note tone-failed job-reason").text
     assert "Start again" in page.text
+
+
+@pytest.mark.parametrize("why", ["Image x:1 is not found.", "Image x:1 is not found. " * 20])
+def test_why_a_step_waits_is_told_once_and_whole(alice: Tenant, client: Client, why: str) -> None:
+    why = why.strip()
+    rows = steps("done", "done", "done", "done", "now", detail=clip(why, DETAIL_MAX))
+    service = make_service(
+        alice, state="starting", observed_generation=1, steps=rows, reason_text=why
+    )
+    text = read(client, f"/notebooks/{service.pk}/").text
+    assert text.count("Image x:1 is not found.") == why.count("Image x:1 is not found.")
 
 
 def test_a_new_start_shows_nothing_of_the_one_before(alice: Tenant, client: Client) -> None:

@@ -13,6 +13,7 @@ from homeport_client import answers, trainings
 from jobs.kinds.manifests import Grant
 from jobs.kinds.training.kind import TRAINING
 from jobs.models import Artifact, Attempt, Replica, UserSecret, Workload, WorkloadEvent
+from jobs.rules import reasons
 from jobs.rules.states import WorkloadState
 from jobs.rules.topologies import TOPOLOGIES
 from jobs.workloads import training_page
@@ -298,6 +299,28 @@ def test_a_failure_is_told_once_above_the_notes_with_the_way_to_its_log(
     # What another replica says is told where it stands.
     Replica.objects.filter(index=0).update(state="failed", reason_text="worker-0 is other.")
     assert "worker-0 is other." in read(client, f"/trainings/{job.pk}/").text
+
+
+@pytest.mark.parametrize(
+    ("code", "facts"),
+    [
+        ("tasks_failed", {"count": 1, "most": 2}),
+        ("ps_crash_loop", {"who": "worker-1", "count": 5}),
+        ("retrying", {"number": 1, "most": 3}),
+    ],
+)
+def test_a_sentence_within_the_reason_above_is_not_told_again_at_its_replica(
+    alice: Tenant, client: Client, code: str, facts: dict[str, Any]
+) -> None:
+    cause = "worker-1 ended with exit code 1: EOFError"
+    reason = reasons.make(code, cause=cause, **facts)
+    job = make_job(alice, state="running", reason_code=code, reason_text=reason.text)
+    Replica.objects.create(
+        workload=job, role="worker", index=1, attempt=1, state="failed", reason_text=cause
+    )
+    page = read(client, f"/trainings/{job.pk}/")
+    shown = [one.text for one in page.all("strong") + page.all("td") if "EOFError" in one.text]
+    assert shown == [reason.text]
 
 
 def test_a_large_array_shows_what_one_looks_for_and_runs_what_failed_again(
