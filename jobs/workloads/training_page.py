@@ -290,10 +290,15 @@ class TrainingPage(WorkloadPage):
 
     @property
     def session(self) -> tuple[str, str] | None:
-        """Where TensorFlow servers that a notebook drives are reached, and the path of that notebook."""
+        """Where TensorFlow servers that a notebook drives are reached, and the path of that notebook.
+
+        None: no notebook drives this one, or the servers do not run.
+        """
+        row = self.workload
+        if row.state != WorkloadState.RUNNING:
+            return None
         if not get_topology(self.spec.topology).deciding(self.spec.replicas).program:
             return None
-        row = self.workload
         host = replica_address(kube_name(row.name, row.pk, row.attempt), "worker", 0)
         folder = log_dir(row).rsplit("/", 1)[-1]
         return f"grpc://{host}", f"{DATA_DIR}/master_client-{folder}.ipynb"

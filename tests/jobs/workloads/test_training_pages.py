@@ -532,6 +532,7 @@ def test_servers_without_a_master_show_how_a_notebook_reaches_them(
     row = make_job(
         alice,
         name="lab",
+        state="running",
         topology="tf-ingraph",
         replicas={"worker": worker},
         attempt=2,
@@ -551,6 +552,11 @@ def test_servers_without_a_master_show_how_a_notebook_reaches_them(
     text = page.text
     [name] = re.findall(r"grpc://(lab-\w{6})-2-worker-0\.\1-2:2222 ", text)
     assert f"/data/master_client-{name}.ipynb Open notebook" in text
+    for state in ("queued", "suspended", "stopped", "failed"):  # nothing answers there
+        Workload.objects.filter(pk=row.pk).update(state=state)
+        text = read(client, f"/trainings/{row.pk}/").text
+        assert "master_client" not in text, state
+        assert "Open notebook" not in text, state
 
 
 @pytest.mark.parametrize(
