@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from jobs.kinds.interactive.lifecycle import END_S
+from jobs.kinds import notes
+from jobs.kinds.interactive.lifecycle import END_S, PROBLEM_S
 from jobs.kinds.interactive.opening import gate_origin
 from jobs.kinds.interactive.spec import TensorBoardSpec
-from jobs.kinds.interactive.startup import DETAIL_MAX
+from jobs.kinds.interactive.startup import DETAIL_MAX, PROBLEMS
 from jobs.kinds.registry import ARCHIVED
 from jobs.kinds.spec import spec_of
 from jobs.models import Artifact, Replica, Workload, WorkloadQuerySet
+from jobs.rules import patterns
 from jobs.rules.reasons import clip
-from jobs.rules.states import FINAL_STATES, HOLDING_STATES
+from jobs.rules.states import FINAL_STATES, HOLDING_STATES, WorkloadState
 from jobs.workloads.page import WorkloadPage
 from jobs.workloads.startup import StartStep, start_steps, usual_seconds
 from jobs.workloads.usage import Holder, find_holders, totals
@@ -54,6 +56,15 @@ class InteractivePage(WorkloadPage):
         row = self.workload
         ends_by = row.room_ends_by if row.state in HOLDING_STATES else None
         return None if ends_by is None else ends_by - timedelta(seconds=END_S)
+
+    @property
+    def fails_at(self) -> datetime | None:
+        row = self.workload
+        is_broken = patterns.family_of(row.reason_code) in PROBLEMS
+        if row.state != WorkloadState.STARTING or not is_broken:
+            return None
+        since = notes.load(row.notes).problem_since  # None: it is not what fails the start
+        return since and since + timedelta(seconds=PROBLEM_S)
 
     @property
     def cause(self) -> str:

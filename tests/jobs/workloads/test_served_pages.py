@@ -198,6 +198,35 @@ def test_why_a_step_waits_is_told_once_and_whole(alice: Tenant, client: Client, 
     assert text.count("Image x:1 is not found.") == why.count("Image x:1 is not found.")
 
 
+@pytest.mark.parametrize(
+    ("state", "code", "began", "is_timed"),
+    [
+        ("starting", "image_missing", True, True),
+        ("starting", "prepare_failed", True, True),
+        ("starting", "volume", False, False),  # one that is away may come back
+        ("starting", "preparing", True, False),
+        ("queued", "image_missing", True, False),
+        ("failed", "image_missing", True, False),
+    ],
+)
+def test_a_start_that_does_not_get_better_says_when_it_fails(
+    alice: Tenant, client: Client, state: str, code: str, began: bool, is_timed: bool
+) -> None:
+    since = now() - timedelta(seconds=45)
+    service = make_service(
+        alice,
+        state=state,
+        observed_generation=1,
+        steps=steps("done", "done", "done", "done", "failed" if state == "failed" else "now"),
+        reason_code=code,
+        reason_text="Image x:1 is not found.",
+        notes={"problem_since": since.isoformat()} if began else {},
+    )
+    page = read(client, f"/notebooks/{service.pk}/")
+    assert bool(re.search(r"Fails in 9 min 1\d s\.", page.text)) == is_timed
+    assert ("Fails in" in page.text) == is_timed
+
+
 def test_a_new_start_shows_nothing_of_the_one_before(alice: Tenant, client: Client) -> None:
     service = make_service(
         alice, state="failed", desired="run", generation=2, observed_generation=1,
