@@ -104,6 +104,7 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
         **DATABASES["default"].get("OPTIONS", {}),
     }
 else:
+    DATABASES["default"]["ENGINE"] = "portal.database.sqlite"
     # IMMEDIATE: a transaction that will write takes the lock at once and waits for it, instead of
     # failing with "database is locked" when it upgrades. WAL: readers never wait for the writer.
     DATABASES["default"]["OPTIONS"] = {

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from asgiref.sync import SyncToAsync
 from channels.layers import get_channel_layer
+from django.conf import settings as django_settings
 from django.db import connections
 from hypothesis import HealthCheck, settings
 
@@ -33,6 +34,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="only tests with a database or the channel layer",
     )
+
+
+def pytest_configure() -> None:
+    """pytest-django gives each worker a database in memory where the backend is Django's own SQLite."""
+    database = django_settings.DATABASES["default"]
+    if database["ENGINE"] == "portal.database.sqlite":
+        database.setdefault("TEST", {})["NAME"] = ":memory:"
 
 
 def uses_servers(item: pytest.Item) -> bool:

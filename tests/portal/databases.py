@@ -20,7 +20,7 @@ ALIAS = "of-a-test"
 def sqlite(path: Path) -> Iterator[str]:
     """An alias for an SQLite database beside the test run's own, which may be of another kind."""
     options = {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL"}
-    with _alias(ENGINE="django.db.backends.sqlite3", NAME=str(path), OPTIONS=options):
+    with _alias(ENGINE="portal.database.sqlite", NAME=str(path), OPTIONS=options):
         yield ALIAS
 
 
