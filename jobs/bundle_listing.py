@@ -24,7 +24,6 @@ from portal.errors import FieldError, Refused
 TIMEOUT_S = 5.0  # waiting for a turn included
 TURN_S = 1.0
 MAX_AT_ONCE = 2
-UNSAFE = "bundle_unsafe"
 COMMAND = (sys.executable, "-I", "-S", str(Path(__file__).with_name("bundle_reader.py")))
 
 log = logging.getLogger(__name__)
@@ -81,8 +80,8 @@ def list_bundle(path: Path, name: str, size_bytes: int, *, person: Hashable) -> 
         person: who asks. Of one person one archive is read at a time.
 
     Raises:
-        Refused: it says that it is an archive, and is damaged or cut off, or has a member that no pod unpacks
-            (`UNSAFE`).
+        Refused: it says that it is an archive, and is damaged or cut off, or no pod unpacks it, as with a link in it or
+            more members than one takes. The code is the reason that the pod would give.
     """
     deadline = time.monotonic() + TIMEOUT_S
     with _turns.taken(person) as is_ours:
@@ -93,10 +92,10 @@ def list_bundle(path: Path, name: str, size_bytes: int, *, person: Hashable) -> 
         return UNREAD
     if "broken" in answer:
         text = f"{name} cannot be read as an archive: {answer['broken']}. Create it again."
-        raise Refused([FieldError("file", "invalid", text)])
+        raise Refused([FieldError("file", answer["reason"], text)])
     if "refused" in answer:
         text = f"{name} cannot be unpacked: {answer['refused']}. Create it again without that."
-        raise Refused([FieldError("file", UNSAFE, text)])
+        raise Refused([FieldError("file", answer["reason"], text)])
     if not answer["is_archive"]:
         odd = tuple((path, oddity) for path, oddity in answer.get("odd_scripts", ()))
         return Listing(((name, size_bytes),), 1, False, False, "", odd)

@@ -2,7 +2,7 @@
 
 `bundle_listing.py` starts it (`python -I -S bundle_reader.py`): whatever an archive costs, it costs
 this process alone, which ends itself. The request comes as JSON on standard input (`path`, `name`,
-`kind`), the answer as JSON on standard output: what was seen, or `broken` or `refused` with a sentence.
+`kind`), the answer as JSON on standard output: what was seen, or `broken` or `refused` with a sentence and the pod's `reason`.
 
 Only the standard library and the reader that unpacks in pods are imported, so that it starts in
 some 40 ms.
@@ -18,7 +18,6 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +51,10 @@ class Contents:
         self.total = 0
         self.is_cut = False
         self.odd_scripts: list[tuple[str, str]] = []
-        self._member_count = 0
         self._top: str | None = None
         self._has_lone_top = True
 
-    def add(self, member: unpack.Member, size_bytes: int) -> bool:
-        """Counts a member; whether more are wanted."""
-        self._member_count += 1
+    def add(self, member: unpack.Member, size_bytes: int) -> None:
         if not member.is_folder:
             clean = "/".join(member.parts)
             self.total += 1
@@ -67,8 +63,6 @@ class Contents:
             self._top = top
             if len(self.files) < MAX_NAMES:
                 self.files.append((clean[:MAX_NAME_LENGTH], size_bytes))
-        self.is_cut = self._member_count >= codes.MAX_MEMBERS
-        return not self.is_cut
 
     def inspect_script(self, path: str, begins: bytes) -> None:
         """Notes a script that no shell can start as it is."""
@@ -114,7 +108,7 @@ def limit_this_process() -> None:
 
 
 def read_contents(path: str, kind: str) -> dict[str, Any]:
-    """What an archive of kind `zip` or `tar` holds; cut where it asks for too much, or why no pod unpacks it.
+    """What an archive of kind `zip` or `tar` holds; cut where it costs too much, or why no pod unpacks it.
 
     Raises:
         PodError: damaged.
@@ -124,83 +118,70 @@ def read_contents(path: str, kind: str) -> dict[str, Any]:
     try:
         with unpack.broken_in_words():
             for read, begin, size_bytes, is_last in members:
-                member, refusal = _checked(read, tree)
-                if refusal:
-                    return {"refused": refusal}
+                try:
+                    member = read()
+                    if member is not None:
+                        tree.add(member)
+                except PodError as error:
+                    return _refused(error)
                 if member is None:
                     continue
-                if kind == "tar" and not member.is_folder:
-                    found.inspect_script("/".join(member.parts), begin())
-                if not found.add(member, size_bytes):
-                    break
+                if not member.is_folder:
+                    # Of others nothing is read; that of a zip has a header of its own, which is looked at.
+                    count = BEGIN_BYTES if _may_be_script(member.parts[-1]) else 0
+                    found.inspect_script("/".join(member.parts), begin(count))
+                found.add(member, size_bytes)
                 if is_last:
                     found.is_cut = True
                     break
-            if kind == "zip" and not found.is_cut:
-                _inspect_zip(path, found)
     except PodError as error:
         if error.reason == codes.BUNDLE_BROKEN:
             raise
-        found.is_cut = True
+        return _refused(error)
     except (MemoryError, _OutOfTimeError):
         found.is_cut = True
     return found.as_json()
 
 
-def _checked(
-    read: Callable[[], "unpack.Member | None"], tree: unpack.Tree
-) -> tuple["unpack.Member | None", str]:
-    """A member as a pod sees it, None where it is left out there; and why no pod unpacks it.
-
-    Raises:
-        PodError: there are too many.
-    """
-    try:
-        member = read()
-        if member is not None:
-            tree.add(member)
-    except PodError as error:
-        if error.reason == codes.BUNDLE_TOO_LARGE:
-            raise
-        return None, str(error)
-    return member, ""
+def _refused(error: PodError) -> dict[str, Any]:
+    return {"refused": str(error), "reason": error.reason}
 
 
-# Of each member: what reads it, what gives how its content begins, its bytes, and whether it is the last one.
-_Members = Iterator[tuple[Callable[[], "unpack.Member | None"], Callable[[], bytes], int, bool]]
+# Of each member: what reads it, what gives so many bytes of its content, its size in bytes, and whether it is the last.
+_Members = Iterator[tuple[Callable[[], "unpack.Member | None"], Callable[[int], bytes], int, bool]]
 
 
 def _zip_members(path: str) -> _Members:
-    with open(path, "rb") as file:
-        for entry in unpack.read_directory(file):
-            yield partial(unpack.zip_member, entry), bytes, entry.size_bytes, False
+    for archive, info in unpack.read_zip(path):
+        begin = partial(_begin_zipped, archive, info)
+        yield partial(unpack.zip_member, info), begin, info.file_size, False
 
 
-def _inspect_zip(path: str, found: Contents) -> None:
-    """Looks at how files that may be scripts begin, at most as many as are listed."""
-    with zipfile.ZipFile(path) as archive:
-        for info in islice(archive.infolist(), MAX_NAMES):
-            member = unpack.zip_member(unpack.entry_of(info))
-            if member is None or member.is_folder or not _may_be_script(member.parts[-1]):
-                continue
-            with archive.open(info) as content:
-                found.inspect_script("/".join(member.parts), content.read(BEGIN_BYTES))
+def _begin_zipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo, count: int) -> bytes:
+    with unpack.open_zipped(archive, info) as content:
+        return content.read(count)
+
+
+def _tar_members(path: str) -> _Members:
+    unpacked_bytes, packed_bytes = 0, os.path.getsize(path)
+    # What promises more than that is read until it is seen to be damaged or too large, which is not far.
+    is_short = unpack.most_tar_bytes(packed_bytes) <= MAX_READ_BYTES
+    for archive, info in unpack.read_tar(path):
+        unpacked_bytes += info.size
+        # Going on would read past this member's data.
+        is_last = not is_short and info.offset_data + info.size > MAX_READ_BYTES
+        if is_last:
+            unpack.check_declared(unpacked_bytes, packed_bytes)
+        yield partial(unpack.tar_member, info), partial(_begin, archive, info), info.size, is_last
+
+
+def _begin(archive: tarfile.TarFile, info: tarfile.TarInfo, count: int) -> bytes:
+    content = archive.extractfile(info)
+    return content.read(count) if content else b""
 
 
 def _may_be_script(name: str) -> bool:
     return "." not in name or name.endswith((*_SHELL_SCRIPTS, ".py", ".pl", ".rb", ".R"))
-
-
-def _tar_members(path: str) -> _Members:
-    for archive, info in unpack.read_tar(path):
-        # Going on would read past this member's data.
-        is_last = info.offset_data + info.size > MAX_READ_BYTES
-        yield partial(unpack.tar_member, info), partial(_begin, archive, info), info.size, is_last
-
-
-def _begin(archive: tarfile.TarFile, info: tarfile.TarInfo) -> bytes:
-    content = archive.extractfile(info) if info.isreg() and not info.issparse() else None
-    return content.read(BEGIN_BYTES) if content and _may_be_script(info.name) else b""
 
 
 def main() -> None:
@@ -217,7 +198,7 @@ def main() -> None:
                 oddity = oddity_of(asked["name"], file.read(BEGIN_BYTES))
             answer["odd_scripts"] = [(asked["name"], oddity)] if oddity else []
     except PodError as error:
-        answer = {"broken": str(error)}
+        answer = {"broken": str(error), "reason": error.reason}
     except (MemoryError, _OutOfTimeError):
         answer = Contents().as_json() | {"is_cut": True}
     sys.stdout.write(json.dumps(answer))

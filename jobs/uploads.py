@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobs import limits
-from jobs.bundle_listing import UNSAFE, list_bundle
+from jobs.bundle_listing import list_bundle
 from jobs.kinds.registry import TAKE_CODE
 from jobs.models import Bundle, Workload, WorkloadQuerySet
 from jobs.rules.code_addresses import cannot_be_unpacked
@@ -30,20 +30,13 @@ _UNNAMED_DAYS = 7
 
 
 def check(*, by: User, file: WaitingFile) -> list[str]:
-    """Refuses an archive with members that no pod unpacks, such as links; what else will fail, in sentences.
+    """Refuses an archive that no pod unpacks, damaged or too large for one; what else will fail, in sentences.
 
     Raises:
-        Refused: it has one.
+        Refused: it is one.
     """
     waiting = file.waiting
-    try:
-        found = list_bundle(waiting.path, file.name or "", waiting.size_bytes, person=by.pk)
-    except Refused as refusal:
-        # Damage is reported where somebody sees the list; the pod reports it as well.
-        if refusal.errors[0].code == UNSAFE:
-            raise
-        return []
-    return found.notes
+    return list_bundle(waiting.path, file.name or "", waiting.size_bytes, person=by.pk).notes
 
 
 def add(

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from jobs.pod.decompress import PIECE_BYTES, decompressed
 from jobs.pod.errors import PodError
@@ -30,16 +30,11 @@ BIG_BYTES = 100 * 1024**2  # smaller results are harmless whatever their ratio
 MAX_HEADER_BYTES = 16 * 1024
 MAX_HEADERS_BYTES = 8 * 1024**2
 _APPLE_FOLDER = "__MACOSX"  # resource forks that macOS adds to zip files
-
-
-class DirectoryEntry(NamedTuple):
-    """One entry of a zip file's directory, as it is written there: `system` 3 is Unix, whose mode is in `attributes`."""
-
-    name: str
-    size_bytes: int
-    flags: int
-    system: int
-    attributes: int
+# Those that `zipfile` reads in every version of Python.
+_ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+_DEFLATE64 = 9
+# Of a tar file, headers and padding of the most members come on top of what they hold.
+_TAR_OVERHEAD_BYTES = 2 * 1024 * codes.MAX_MEMBERS
 
 
 @dataclass(frozen=True)
@@ -216,7 +211,11 @@ def _too_many_bytes() -> PodError:
     return _too_large(f"the archive unpacks to more than {most} GiB")
 
 
-def _check_ratio(unpacked_bytes: int, packed_bytes: int) -> None:
+def _check_size(unpacked_bytes: int, packed_bytes: int) -> None:
+    """
+    Raises:
+        PodError: bundle_too_large, more than we unpack; bundle_unsafe, more than any code is larger than its archive.
+    """
     if unpacked_bytes > codes.MAX_UNPACKED_BYTES:
         raise _too_many_bytes()
     if unpacked_bytes > BIG_BYTES and unpacked_bytes > MAX_RATIO * max(1, packed_bytes):
@@ -229,74 +228,78 @@ def _check_ratio(unpacked_bytes: int, packed_bytes: int) -> None:
 
 
 def _unpack_zip(path: str, writer: _Writer) -> None:
+    for archive, info in read_zip(path):
+        member = zip_member(info)
+        if member is None:
+            continue
+        if member.is_folder:
+            writer.add(member, None, 0)
+            continue
+        with open_zipped(archive, info) as content:
+            writer.add(member, content, info.file_size)
+            if content.read(1):  # also checks the CRC
+                raise _unsafe(f"{info.filename[:120]!r} is longer than it says")
+
+
+def read_zip(path: str) -> Iterator[tuple[zipfile.ZipFile, zipfile.ZipInfo]]:
+    """The entries of a zip file in the order of its directory.
+
+    Raises:
+        PodError: more entries, or more in them, than we unpack; and what `broken_in_words` knows.
+    """
     with open(path, "rb") as file:
         _check_directory(file)
         with zipfile.ZipFile(file) as archive:
             infos = archive.infolist()
-            _check_ratio(sum(info.file_size for info in infos), os.path.getsize(path))
+            _check_size(sum(info.file_size for info in infos), os.path.getsize(path))
             for info in infos:
-                member = zip_member(entry_of(info))
-                if member is None:
-                    continue
-                if member.is_folder:
-                    writer.add(member, None, 0)
-                    continue
-                if info.header_offset < 0:
-                    raise _broken("the beginning of the zip file is missing")
-                with archive.open(info) as content:
-                    writer.add(member, content, info.file_size)
-                    if content.read(1):  # also checks the CRC
-                        raise _unsafe(f"{info.filename[:120]!r} is longer than it says")
+                yield archive, info
 
 
-def entry_of(info: zipfile.ZipInfo) -> DirectoryEntry:
-    """The same as `zipfile` read it."""
-    # `filename` is cut at a NUL; the name as it was written tells the truth.
-    return DirectoryEntry(
-        info.orig_filename,
-        info.file_size,
-        info.flag_bits,
-        info.create_system,
-        info.external_attr,
-    )
-
-
-def zip_member(entry: DirectoryEntry) -> Member | None:
+def zip_member(info: zipfile.ZipInfo) -> Member | None:
     """What an entry is; None: what macOS adds, which is left out. A backslash separates folders, too.
 
     Zip files that Windows makes may have them (`Compress-Archive` of older versions, .NET before 4.6.1), though
     APPNOTE.TXT, section 4.4.17.1, asks for slashes.
 
     Raises:
-        PodError: no honest file is so.
+        PodError: no honest file is so, or it is compressed or encrypted in a way that is not read here.
     """
-    name = entry.name.replace("\\", "/")
-    shown = repr(entry.name[:120])
+    # `filename` is cut at a NUL; the name as it was written tells the truth.
+    name = info.orig_filename.replace("\\", "/")
+    shown = repr(info.orig_filename[:120])
     is_folder = name.endswith("/")
     parts = check_name(name, is_folder)
     if parts[:1] == (_APPLE_FOLDER,):
         return None
-    if entry.flags & 0x1:
+    if info.flag_bits & 0x1:
         raise _broken(f"{shown} is encrypted; create the archive without a password")
-    mode = entry.attributes >> 16 if entry.system == 3 else 0
+    mode = info.external_attr >> 16 if info.create_system == 3 else 0  # 3: Unix
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise _unsafe(f"{shown} is a link or a device; only files are unpacked")
+    if info.compress_type not in _ZIP_METHODS and not is_folder:
+        is_64 = info.compress_type == _DEFLATE64
+        method = "Deflate64" if is_64 else f"method {info.compress_type}"
+        raise _broken(f"{shown} is compressed by {method}, which is not read here; use Deflate")
     return Member(parts, is_folder, bool(mode & 0o111) and not is_folder)
 
 
-def _check_directory(file: IO[bytes]) -> None:
-    """Counts the entries of the directory before `zipfile` reads all of it into memory."""
-    for count, _ in enumerate(read_directory(file), 1):
-        if count > codes.MAX_MEMBERS:
-            raise _too_large(f"the archive has more than {codes.MAX_MEMBERS} members")
-    file.seek(0)
-
-
-def read_directory(file: IO[bytes]) -> Iterator[DirectoryEntry]:
-    """Each entry of a zip file, as its directory says, one by one.
+def open_zipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
+    """The content of an entry, whose own header has to say what the directory says.
 
     Raises:
-        PodError: no zip file, or damaged.
+        PodError: it would begin in front of the file; and what `broken_in_words` knows.
+    """
+    if info.header_offset < 0:
+        raise _broken("the beginning of the zip file is missing")
+    return archive.open(info)
+
+
+def _check_directory(file: IO[bytes]) -> None:
+    """Counts the entries of a zip file one by one, before `zipfile` reads all of its directory into memory.
+
+    Raises:
+        PodError: no zip file, or damaged, or more entries than we unpack.
 
     Format: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, sections 4.3.12 to 4.3.16.
     """
@@ -317,39 +320,17 @@ def read_directory(file: IO[bytes]) -> Iterator[DirectoryEntry]:
             raise _broken("the directory of the zip file cannot be found")
         directory_bytes = struct.unpack("<Q", record[40:48])[0]
         end -= 76
-    position = end - directory_bytes
+    position, count = end - directory_bytes, 0
     while 0 <= position < end:
+        count += 1
+        if count > codes.MAX_MEMBERS:
+            raise _too_large(f"the archive has more than {codes.MAX_MEMBERS} members")
         file.seek(position)
         header = file.read(46)
         if len(header) < 46 or header[:4] != b"PK\x01\x02":
             raise _broken("the directory of the zip file is damaged")
-        name_bytes, extra_bytes, comment_bytes = struct.unpack("<HHH", header[28:34])
-        name, extra = file.read(name_bytes), file.read(extra_bytes)
-        if len(name) < name_bytes:
-            raise _broken("the directory of the zip file is damaged")
-        flags = struct.unpack("<H", header[8:10])[0]
-        yield DirectoryEntry(
-            name.decode("utf-8" if flags & 0x800 else "cp437", "replace"),
-            _zip_size(header, extra),
-            flags,
-            header[5],
-            struct.unpack("<L", header[38:42])[0],
-        )
-        position += 46 + name_bytes + extra_bytes + comment_bytes
-
-
-def _zip_size(header: bytes, extra: bytes) -> int:
-    """Unpacked bytes of an entry; those of 4 GiB and more stand in a field of their own."""
-    size: int = struct.unpack("<L", header[24:28])[0]
-    if size != 0xFFFFFFFF:
-        return size
-    while len(extra) >= 4:
-        kind, length = struct.unpack("<HH", extra[:4])
-        if kind == 1 and length >= 8 and len(extra) >= 12:
-            size = struct.unpack("<Q", extra[4:12])[0]
-            return size
-        extra = extra[4 + length :]
-    return size
+        position += 46 + sum(struct.unpack("<HHH", header[28:34]))  # name, extra fields, comment
+    file.seek(0)
 
 
 # --- tar ------------------------------------------------------------------------------------------
@@ -383,6 +364,22 @@ def read_tar(path: str) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
                 raise _broken("this is not a tar file")
             if counted.is_cut:  # in the middle of a header, where `tarfile` sees just an end
                 raise _broken("the archive ends too early")
+
+
+def check_declared(unpacked_bytes: int, packed_bytes: int) -> None:
+    """Like `_check_size`, of what the headers of a tar file have promised so far, for who cannot read all of it.
+
+    Raises:
+        PodError: its members are larger than we unpack, or too large for such an archive.
+    """
+    if unpacked_bytes > codes.MAX_UNPACKED_BYTES:
+        raise _too_many_bytes()
+    _check_size(unpacked_bytes - _TAR_OVERHEAD_BYTES, packed_bytes)
+
+
+def most_tar_bytes(packed_bytes: int) -> int:
+    """How much of a tar file is read before `read_tar` stops it as too large for its archive."""
+    return max(BIG_BYTES, MAX_RATIO * max(1, packed_bytes)) + _TAR_OVERHEAD_BYTES
 
 
 def tar_member(info: tarfile.TarInfo) -> Member | None:
@@ -456,8 +453,7 @@ class _Counted(io.RawIOBase):
                 self._is_over = True
                 break
             self._count += len(piece)
-            # Headers and padding of the most members come on top of what they hold.
-            _check_ratio(self._count - 2 * 1024 * codes.MAX_MEMBERS, self._packed_bytes)
+            _check_size(self._count - _TAR_OVERHEAD_BYTES, self._packed_bytes)
             found.append(piece)
             length += len(piece)
         data = b"".join(found)

@@ -440,7 +440,7 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "bundle_unsafe": (
         "The code was refused: {detail}",
-        "Create it again without links, absolute paths, '..' and names that are too long.",
+        "Submit it again without that, as plain files and folders; put data on the data volume.",
     ),
     "bundle_broken": ("The code archive cannot be read: {detail}", "Create and upload it again."),
     "bundle_too_large": (

@@ -3,6 +3,7 @@ leaves nothing behind."""
 
 import io
 import os
+import re
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -70,25 +71,56 @@ def test_hostile_archives(ada: Rest, tmp_path: Path, kind: str) -> None:
     assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, "bundle_unsafe")
 
 
-def test_a_bomb(portal: Portal, ada: Rest, tmp_path: Path) -> None:
-    path = tmp_path / "bomb.zip"
+SERVER = """
+import http.server, os
+replica = os.environ["HOMEPORT_POD_NAME"].rpartition("-")[0]
+print(f"serving http://{replica}.{replica.rsplit('-', 2)[0]}:8000", flush=True)
+http.server.test(http.server.SimpleHTTPRequestHandler, port=8000)
+"""
+
+
+def a_bomb(path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         for number in range(30):
             packed.writestr(f"zeros-{number}", bytes(100 * 1024**2))
     assert path.stat().st_size < 4 * 1024**2
-    done = fails(portal, ada, source={"bundle": ada.upload(path)})
-    assert done["reason"]["code"] in {"bundle_unsafe", "bundle_too_large"}, done["reason"]
 
 
-def test_a_truncated_archive(portal: Portal, ada: Rest, tmp_path: Path) -> None:
-    def fill(tar: tarfile.TarFile) -> None:
-        noise = os.urandom(200_000)
-        tar.addfile(member("main.py", size=len(noise)), io.BytesIO(noise))
-
-    path = archive(tmp_path, "code.tar.gz", fill)
+def a_truncated_archive(path: Path) -> None:
+    noise = os.urandom(200_000)
+    archive(
+        path.parent,
+        path.name,
+        lambda tar: tar.addfile(member("main.py", size=len(noise)), io.BytesIO(noise)),
+    )
     path.write_bytes(path.read_bytes()[:100_000])
-    done = fails(portal, ada, source={"bundle": ada.upload(path)})
-    assert done["reason"]["code"] == "bundle_broken", done["reason"]
+
+
+def test_archives_that_no_pod_unpacks(portal: Portal, ada: Rest, tmp_path: Path) -> None:
+    """Refused at the upload; what an address gives the pod alone sees."""
+    a_bomb(tmp_path / "bomb.zip")
+    a_truncated_archive(tmp_path / "cut.tar.gz")
+    with zipfile.ZipFile(tmp_path / "served.zip", "w") as packed:
+        for name in ("bomb.zip", "cut.tar.gz"):
+            packed.write(tmp_path / name, name)
+    source = {"bundle": ada.upload(tmp_path / "served.zip")}
+    server = ada.submit(command=["python", "-c", SERVER], source=source)
+    ada.wait(server, "running")
+    found = wait_for(
+        "they are served",
+        lambda: re.search(r"serving (\S+)", ada.text(f"jobs/{server['id']}/logs/")),
+        timeout_s=60,
+    )
+    for name, code, reasons in (
+        ("bomb.zip", "bundle_too_large", {"bundle_unsafe", "bundle_too_large"}),
+        ("cut.tar.gz", "bundle_broken", {"bundle_broken"}),
+    ):
+        with (tmp_path / name).open("rb") as file:
+            answer = ada.call("POST", "bundles/", files={"file": (name, file)})
+        assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, code)
+        done = fails(portal, ada, source={"url": f"{found.group(1)}/{name}"})
+        assert done["reason"]["code"] in reasons, done["reason"]
+    assert ada.call("POST", f"jobs/{server['id']}/stop/").status_code == 200
 
 
 def test_an_address_that_nobody_answers(portal: Portal, ada: Rest) -> None:

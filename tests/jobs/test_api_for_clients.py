@@ -36,7 +36,7 @@ def client(alice: Tenant) -> Client:
 
 
 def upload(client: Client, content: bytes) -> dict[str, Any]:
-    answer = client.post("/api/v1/bundles/", {"file": SimpleUploadedFile("code.tar.gz", content)})
+    answer = client.post("/api/v1/bundles/", {"file": SimpleUploadedFile("code.py", content)})
     assert answer.status_code == 201, answer.content
     found: dict[str, Any] = answer.json()
     return found

@@ -164,17 +164,17 @@ def test_who_has_no_turn_hears_so_soon(tmp_path: Path, monkeypatch: pytest.Monke
 # --- what costs much ------------------------------------------------------------------------------
 
 MIB = 1024**2
-NAMELESS = "a zip with a million names"  # all of them empty: none is unpacked
-COSTLY: dict[str, tuple[str, Callable[[], bytes]]] = {
-    "a pax header of a million digits": ("a.tar.bz2", digits),
-    "400 pax headers of 16 KiB of digits": ("a.tar.bz2", many_digits),
-    "a long name of 600 MiB": ("a.tar.gz", long_name),
-    "a pax header of 512 MiB": ("a.tar.gz", long_pax),
-    "400,000 folders": ("a.tar.gz", folders),
-    "a sparse map of 100 MiB": ("a.tar.gz", sparse_map),
-    "8 GiB of zeros": ("a.tar.gz", zeros),
-    "a dictionary of 1 GiB": ("a.tar.xz", large_dictionary),
-    NAMELESS: ("a.zip", million_names),
+# Why no pod unpacks it; "": that would take longer than anybody waits.
+COSTLY: dict[str, tuple[str, Callable[[], bytes], str]] = {
+    "a pax header of a million digits": ("a.tar.bz2", digits, "absurdly long headers"),
+    "400 pax headers of 16 KiB of digits": ("a.tar.bz2", many_digits, ""),
+    "a long name of 600 MiB": ("a.tar.gz", long_name, "absurdly long headers"),
+    "a pax header of 512 MiB": ("a.tar.gz", long_pax, "absurdly long headers"),
+    "400,000 folders": ("a.tar.gz", folders, "more than 10000 members"),
+    "a sparse map of 100 MiB": ("a.tar.gz", sparse_map, "is a sparse file"),
+    "8 GiB of zeros": ("a.tar.gz", zeros, "unpacks to more than 2 GiB"),
+    "a dictionary of 1 GiB": ("a.tar.xz", large_dictionary, "needs more than 96 MiB"),
+    "a zip with a million names": ("a.zip", million_names, "more than 10000 members"),
 }
 
 
@@ -186,7 +186,7 @@ def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
 
 @pytest.mark.parametrize("what", COSTLY)
 def test_a_costly_archive_costs_nobody_else_anything(portal: Whole, what: str) -> None:
-    name, make = COSTLY[what]
+    name, make, refusal = COSTLY[what]
     data = make()
     with watching(portal.url, portal.pid) as seen:
         began = time.monotonic()
@@ -201,9 +201,9 @@ def test_a_costly_archive_costs_nobody_else_anything(portal: Whole, what: str) -
         f"{what}, {len(data):,} bytes: {took_s:.1f} s, slowest /healthz {seen.slowest_s:.2f} s, "
         f"+{seen.growth_bytes / MIB:.0f} MiB"
     )
-    if what == NAMELESS:
-        assert answer.status_code == 400
-        assert "is no name for a file" in answer.text
+    # Where others have the processor, the time may be over before the reader has come so far.
+    if refusal and answer.status_code == 400:
+        assert refusal in answer.text
     else:
         assert answer.status_code == 200, answer.text
         assert answer.json()["listing"]["is_archive"]

@@ -1,5 +1,6 @@
 """What an upload is told is what the pod will do with it; scripts that no shell can start are named."""
 
+import gzip
 import stat
 import tarfile
 import zipfile
@@ -11,9 +12,11 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from jobs import bundle_listing
+from jobs.bundle_reader import MAX_NAMES
 from jobs.models import Bundle
 from jobs.pod import unpack
 from jobs.pod.errors import PodError
+from jobs.pod.protocol import codes
 from portal.errors import Refused
 from tenants.models import Team
 from tests.browsing import client_of, tenant_with_a_node
@@ -24,6 +27,23 @@ def link(name: str) -> tuple[zipfile.ZipInfo, bytes]:
     info = zipfile.ZipInfo(name)
     info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
     return info, b"train.py"
+
+
+def with_entries(data: bytes, at: int, local_at: int | None, field: bytes) -> bytes:
+    """A zip file of which each entry says another thing at these places of its headers."""
+    for magic, place in ((b"PK\1\2", at), (b"PK\3\4", local_at)):
+        pieces = data.split(magic)
+        if place is not None:
+            start, end = place - 4, place - 4 + len(field)
+            pieces[1:] = [piece[:start] + field + piece[end:] for piece in pieces[1:]]
+        data = magic.join(pieces)
+    return data
+
+
+MANY = [(f"{number}", b"") for number in range(10_001)]
+ZEROS = ("zeros", bytes(160 * 1024**2))
+DEFLATE64 = with_entries(zip_of(("large.bin", b"1")), 10, 8, b"\x09\0")
+GIGABYTES = with_entries(zip_of(*((n, b"1") for n in "abc")), 24, None, b"\0\0\0\x40")
 
 
 # What an archive holds -> its files once it is unpacked; None: no pod unpacks it.
@@ -60,13 +80,26 @@ CASES = [
     ("tar link", "a.tar", tar_of(special("b.py", tarfile.SYMTYPE, "train.py")), None),
     ("tar hard link", "a.tar", tar_of(("a", b"1"), special("b", tarfile.LNKTYPE, "a")), None),
     ("tar device", "a.tar", tar_of(special("null", tarfile.CHRTYPE)), None),
+    ("zip Deflate64", "a.zip", DEFLATE64, None),
+    ("zip of 3 GiB", "a.zip", GIGABYTES, None),
+    ("zip 100 times", "a.zip", zip_of(ZEROS, compression=zipfile.ZIP_DEFLATED), None),
+    ("tar 100 times", "a.tar.gz", gzip.compress(tar_of(ZEROS), 1), None),
+    ("zip of many", "a.zip", zip_of(*MANY), None),
+    ("tar of many", "a.tar", tar_of(*MANY), None),
+    ("zip of the most", "a.zip", zip_of(*MANY[1:]), tuple(name for name, _ in MANY[1:])),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("what", "name", "data", "right"), CASES, ids=[case[0] for case in CASES])
 def test_listing_and_pod_say_the_same(
-    tmp_path: Path, what: str, name: str, data: bytes, right: tuple[str, ...] | None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    name: str,
+    data: bytes,
+    right: tuple[str, ...] | None,
 ) -> None:
+    monkeypatch.setattr(bundle_listing, "TIMEOUT_S", 60)  # other tests have the same processors
     path, target = tmp_path / "upload", tmp_path / "target"
     path.write_bytes(data)
     target.mkdir()
@@ -77,11 +110,46 @@ def test_listing_and_pod_say_the_same(
         with pytest.raises(Refused, match="cannot be unpacked") as refused:
             bundle_listing.list_bundle(path, name, len(data), person=1)
         assert str(told.value) in refused.value.text
+        assert told.value.reason == refused.value.errors[0].code
         return
     assert unpack.unpack(str(path), kind, str(target)) == len(right)
     found = {str(file.relative_to(target)) for file in target.rglob("*") if file.is_file()}
     listing = bundle_listing.list_bundle(path, name, len(data), person=1)
-    assert found == {file for file, _size in listing.files} == set(right)
+    assert found == set(right)
+    listed = [file for file, _size in listing.files]
+    assert (listed, listing.total) == (list(right[:MAX_NAMES]), len(right))
+    assert not listing.is_cut
+
+
+WHOLE = zip_of(("data.bin", b"1" * 100))
+DAMAGED = {
+    "no zip": ("a.zip", b"nonsense" * 99),
+    "no tar": ("a.tar.gz", b"nonsense" * 99),
+    "zip without its end": ("a.zip", WHOLE[:-40]),
+    "zip without its beginning": ("a.zip", WHOLE[40:]),
+    "zip with two names of a file": ("a.zip", WHOLE.replace(b"data.bin", b"data.bun", 1)),
+    "tar cut within a file": ("a.tar", tar_of(("a", b"1" * 5000))[:2000]),
+    "tar cut within a header": ("a.tar", tar_of(("a", b"1"), ("b", b"1"))[:1300]),
+    "tar.gz cut": ("a.tar.gz", gzip.compress(tar_of(("a", b"1" * 5000)))[:-20]),
+    "tar.gz with a wrong check sum": (
+        "a.tar.gz",
+        gzip.compress(tar_of(("a", b"1")))[:-8] + bytes(8),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_listing_and_pod_find_the_same_damage(tmp_path: Path, what: str) -> None:
+    name, data = DAMAGED[what]
+    path = tmp_path / "upload"
+    path.write_bytes(data)
+    (tmp_path / "target").mkdir()
+    with pytest.raises(PodError) as told:
+        unpack.unpack(str(path), unpack.kind_of(str(path), name), str(tmp_path / "target"))
+    assert told.value.reason == codes.BUNDLE_BROKEN
+    with pytest.raises(Refused, match=f"{name} cannot be read as an archive") as refused:
+        bundle_listing.list_bundle(path, name, len(data), person=1)
+    assert refused.value.errors[0].code == codes.BUNDLE_BROKEN
 
 
 CRLF, LF = b"#!/bin/bash\r\necho 1\r\n", b"#!/bin/bash\necho 1\n"
@@ -112,6 +180,15 @@ def test_a_script_that_no_shell_can_start_is_named(tmp_path: Path, name: str) ->
         assert not said or (said in notes[0] and name in notes[0])
 
 
+def test_a_script_behind_many_files_is_named(tmp_path: Path) -> None:
+    members = [*((f"src.d/{number}", LF) for number in range(2 * MAX_NAMES)), ("src.d/go", CRLF)]
+    for upload, content in (("a.zip", zip_of(*members)), ("a.tar", tar_of(*members))):
+        path = tmp_path / "upload"
+        path.write_bytes(content)
+        (note,) = bundle_listing.list_bundle(path, upload, len(content), person=1).notes
+        assert "src.d/go has the line ends of Windows" in note
+
+
 @pytest.mark.django_db
 def test_form_and_rest_say_it(settings: Any, tmp_path: Path) -> None:
     settings.HOMEPORT_HOME = tmp_path
@@ -130,6 +207,10 @@ def test_form_and_rest_say_it(settings: Any, tmp_path: Path) -> None:
             answer = client.post(address, {"file": SimpleUploadedFile("a.zip", file)})
             assert answer.status_code == 400
             assert "cannot be unpacked" in answer.json()["errors"][0]["text"]
+        for name, data in DAMAGED.values():
+            answer = client.post(address, {"file": SimpleUploadedFile(name, data)})
+            assert answer.status_code == 400, (address, name)
+            assert "cannot be read as an archive" in answer.json()["errors"][0]["text"]
         answer = client.post(address, {"file": SimpleUploadedFile("a.rar", b"Rar!")})
         assert "of a kind that cannot be unpacked" in answer.json()["errors"][0]["text"]
     assert Bundle.objects.count() == count

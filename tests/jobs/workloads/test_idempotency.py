@@ -167,7 +167,7 @@ def test_many_at_once_are_one(client: Client) -> None:
 
 def test_an_upload_is_kept_once(client: Client, store: FolderStore) -> None:
     def send(content: bytes) -> Any:
-        file = SimpleUploadedFile("code.tar.gz", content)
+        file = SimpleUploadedFile("code.py", content)
         return client.post("/api/v1/bundles/", {"file": file}, headers={HEADER: "k1"})
 
     first, again, other = send(b"code"), send(b"code"), send(b"other")

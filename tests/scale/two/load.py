@@ -128,7 +128,7 @@ class Load:
         while not self._is_over.is_set():
             content = os.urandom(_UPLOAD_BYTES)
             name = hashlib.sha256(content).hexdigest()
-            head = f'--{name}\r\nContent-Disposition: form-data; name="file"; filename="code.zip"\r\n\r\n'
+            head = f'--{name}\r\nContent-Disposition: form-data; name="file"; filename="code.bin"\r\n\r\n'
             whole = head.encode() + content + f"\r\n--{name}--\r\n".encode()
             form = {
                 "Content-Type": f"multipart/form-data; boundary={name}",
