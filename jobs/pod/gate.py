@@ -59,6 +59,7 @@ async def serve(config: Config) -> int:
         )
         server = connections.GateServer(
             gate.answer,
+            config.tls,
             handler_cancellation=True,
             access_log=None,
             auto_decompress=False,
@@ -69,15 +70,7 @@ async def serve(config: Config) -> int:
             max_field_size=HEADER_BYTES,
             max_headers=HEADERS,
         )
-        # All addresses of both families.
-        listener = await loop.create_server(
-            server,
-            None,
-            config.port,
-            ssl=config.tls,
-            ssl_handshake_timeout=connections.HEAD_S if config.tls else None,
-            backlog=512,
-        )
+        listener = await server.listen(config.port)
         log.info("guarding %s on port %d, start %d", config.prefix, config.port, config.start)
         watch = asyncio.create_task(access.keep_watch())
         wanted = asyncio.create_task(stop.wait())

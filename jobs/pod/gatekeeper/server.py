@@ -8,6 +8,7 @@ from aiohttp import HttpVersion10, HttpVersion11, web
 from jobs.pod.gatekeeper import cookies, origin, pages, refusals
 from jobs.pod.gatekeeper.access_list import AccessList, OpenConnection
 from jobs.pod.gatekeeper.config import Config
+from jobs.pod.gatekeeper.connections import owing
 from jobs.pod.gatekeeper.forward import App
 from jobs.pod.gatekeeper.refusals import GateRefusal
 from jobs.pod.gatekeeper.tickets import Signer, is_cookie_fresh
@@ -74,7 +75,9 @@ class Gate:
         ):
             raise refusals.foreign()
         try:
-            ticket = await self._take_ticket(await _read(request, tickets.MAX_CHARS))
+            with owing(request):
+                text = await _read(request, tickets.MAX_CHARS)
+            ticket = await self._take_ticket(text)
         except GateRefusal as refusal:
             log.info("a ticket was refused: %s", refusal.code)
             return pages.said(refusal)
