@@ -301,6 +301,13 @@ def rest_words(attempt: int) -> str:
     return f"the rest of attempt {attempt} is not uploaded yet"
 
 
+# What stands before the lines of a container of which nobody told where in the log it begins.
+STARTED_AGAIN = (
+    "this replica was started again: lines from before may be missing here, or come again below; "
+    "the download has all that is uploaded"
+)
+
+
 def find_logs(
     job: Workload, wanted: Sequence[tuple[str, int]], which: Which = "latest"
 ) -> list[KeptLog]:

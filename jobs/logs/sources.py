@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 
-from jobs.archive.logs import Log, rest_words
+from jobs.archive.logs import STARTED_AGAIN, Log, rest_words
 from jobs.logs import archived
 from jobs.logs.cursor import ArchivedPlace, LivePlace, Place, Position
 from jobs.logs.hub import Hub
@@ -220,10 +220,16 @@ class ReplicaSource:
         """
         start_byte, place = replica.run_start_byte, self._place
         began = Position(replica.run_began_ns, 0)
-        if not start_byte or not began.time_ns or (after is not None and after > began):
+        if after is not None and after > began:
             return after
         if replica.is_archived:
             return after  # what is archived is what this very container printed
+        if replica.is_start_unknown:
+            if after is not None or sum(batch.count for batch in tail.ring()) < FIRST_LINES:
+                self._say(STARTED_AGAIN, replica.attempt)
+            return after
+        if not start_byte or not began.time_ns:
+            return after
         if isinstance(place, ArchivedPlace) and place.attempt == replica.attempt:
             if place.byte >= start_byte:
                 return began

@@ -14,7 +14,7 @@ from channels.db import database_sync_to_async
 from jobs.archive.logs import Log, Which, find_log, has_segments, replicas_of, which_of
 from jobs.kinds.registry import ARCHIVED
 from jobs.models import Replica, ReplicaArchive, Workload
-from jobs.rules.archives import Run, is_whole, run_of
+from jobs.rules.archives import Run, is_whole, knows_start, run_of
 from jobs.rules.states import FINAL_REPLICA_STATES, ReplicaState
 from portal.gathered import Gathered
 from tenants import policy
@@ -41,6 +41,7 @@ class ReplicaLogState:
         run: the container that was seen last.
         run_began_ns: when that began, by the clock of its node, in ns since 1970; 0: not known.
         run_start_byte: what lies before in its archive is of containers that have ended.
+        is_start_unknown: something before it may be, and nobody told where it begins.
     """
 
     name: str
@@ -58,6 +59,7 @@ class ReplicaLogState:
     run: Run = field(default_factory=Run)
     run_began_ns: int = 0
     run_start_byte: int = 0
+    is_start_unknown: bool = False
 
     @property
     def is_final(self) -> bool:
@@ -243,6 +245,7 @@ def _replica(
         run=run,
         run_began_ns=int(began_at.timestamp()) * 10**9 if began_at else 0,
         run_start_byte=archive.run_start_byte if archive else 0,
+        is_start_unknown=row is not None and not knows_start(archive, row),
     )
 
 

@@ -3,7 +3,8 @@ been archived from the object store.
 """
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -30,6 +31,7 @@ _STAMP = re.compile(rb"^[^ \n]* ?", re.MULTILINE)
 _NO_TIMES = notice("lines of the archive have no times").encode()
 _ONLY_RECENT = notice("with times there are only the lines that the node still has").encode()
 _MAY_REPEAT = notice("what follows is from the pod, and may repeat lines from above").encode()
+_STARTED_AGAIN = notice(logs.STARTED_AGAIN).encode()
 _ALL_OF_IT = notice("lines of the archive have no times, so all of it follows").encode()
 
 
@@ -63,6 +65,7 @@ class Part:
         found: what is archived, if anything.
         is_long: the pod may have lost its beginning, so it is read behind the archive.
         earlier: what is archived of containers before that of which the pod still has the log.
+        is_start_unknown: there were such containers, and what is archived of them is not told from what is of this one.
     """
 
     role: str
@@ -72,6 +75,7 @@ class Part:
     found: logs.Found | None
     is_long: bool = False
     earlier: logs.Log | None = None
+    is_start_unknown: bool = False
 
     @property
     def name(self) -> str:
@@ -114,12 +118,13 @@ def _part(
         return Part(role, index, attempt, "", None)
     if row is None or not row.pod:
         return Part(role, index, attempt, "", found)
+    is_wanted = since is None or row.started_at is None or row.started_at > since
     if found is None or found.log.attempt != row.attempt:
         # Nothing is kept yet, or nothing could be (a full volume): the pod may still have it.
-        return Part(role, index, attempt, row.pod, found)
+        is_unknown = is_wanted and not archives.knows_start(None, row)
+        return Part(role, index, attempt, row.pod, found, is_start_unknown=is_unknown)
     log, last = found.log, archives.run_of(row)
     is_whole = archives.is_whole(log, last)
-    is_wanted = since is None or row.started_at is None or row.started_at > since
     # Of the first container in a pod what could not be kept may still be there; of later ones a part at most is.
     has_more = log.gap_at_end is not None or since is not None
     if is_whole and not (has_more and not (last.restarts and is_wanted)):
@@ -128,7 +133,8 @@ def _part(
     earlier = None if is_whole or not is_wanted else log.until(log.run_start_byte)
     if earlier is not None and not earlier.segments:
         earlier = None
-    return Part(role, index, attempt, row.pod, found, is_long, earlier)
+    is_unknown = is_wanted and not is_whole and not archives.knows_start(log, row)
+    return Part(role, index, attempt, row.pod, found, is_long, earlier, is_unknown)
 
 
 async def job_text(job: Workload, asked: LogRequest) -> AsyncIterator[bytes]:
@@ -177,13 +183,14 @@ async def _text(
     """Live if it can be had, else archived; both where the pod may not have all. Marked."""
     since, earlier = asked.since, part.earlier
     is_all = not (since or asked.has_times or asked.tail_lines)
-    if part.pod and part.found is not None and is_all and (part.is_long or earlier):
-        async for chunk in _joined(namespace, part.pod, part.found, earlier, mark):
+    whole = await _whole(namespace, part, mark) if is_all else None
+    if whole is not None:
+        async for chunk in whole:
             yield chunk
         return
     if part.pod:
         came, strip = False, _Unstamped()
-        if earlier is not None:
+        if earlier is not None or (part.is_start_unknown and not is_all):
             async for chunk in _before(namespace, part.pod, earlier, asked, mark):
                 came = True
                 yield chunk
@@ -207,6 +214,17 @@ async def _text(
             yield chunk
 
 
+async def _whole(namespace: str, part: Part, mark: logs.Prefix) -> AsyncIterator[bytes] | None:
+    """What is archived and then what the pod has; None: one of them has all that there is."""
+    if part.is_start_unknown:
+        kept = part.found if part.found and part.found.log.attempt == part.attempt else None
+        if await _has_earlier(namespace, part.pod, kept):
+            return _apart(namespace, part.pod, kept, mark)
+    if part.pod and part.found is not None and (part.is_long or part.earlier):
+        return _joined(namespace, part.pod, part.found, part.earlier, mark)
+    return None
+
+
 def _archived(
     chunks: Iterator[bytes], mark: logs.Prefix, end: bytearray | None = None
 ) -> Iterator[bytes]:
@@ -223,9 +241,13 @@ def _archived(
 
 
 async def _before(
-    namespace: str, pod: str, earlier: logs.Log, asked: LogRequest, mark: logs.Prefix
+    namespace: str, pod: str, earlier: logs.Log | None, asked: LogRequest, mark: logs.Prefix
 ) -> AsyncIterator[bytes]:
-    """What of earlier containers belongs before the lines of the pod; nothing while it has none. Marked."""
+    """What of earlier containers belongs before the lines of the pod; nothing while it has none. Marked.
+
+    Args:
+        earlier: None: a line stands for it.
+    """
     count, start = 0, 0
     try:
         async for chunk in _live(namespace, pod, asked.tail_lines, asked.since):
@@ -238,11 +260,49 @@ async def _before(
         missing = asked.tail_lines - count
         if missing <= 0:
             return
+    if earlier is None:
+        yield mark(_STARTED_AGAIN)
+        return
+    if asked.tail_lines:
         start = await sync_to_async(earlier.tail_start)(missing)
     if asked.since or asked.has_times:
         yield mark(_ALL_OF_IT if asked.since else _NO_TIMES)
     async for chunk in threaded(_archived(earlier.text(start), mark)):
         yield chunk
+
+
+async def _has_earlier(namespace: str, pod: str, found: logs.Found | None) -> bool:
+    """Whether the pod has lines, and the log does not begin with them.
+
+    A container that finds something of another one on the volume says first that it was started again.
+    """
+    strip = _Unstamped()
+    try:
+        async with aclosing(_live(namespace, pod, None, None)) as chunks:
+            async for chunk in chunks:
+                first, head = strip(chunk), b""
+                if found is not None:
+                    head = await sync_to_async(found.log.read)(0, len(first[:_OVERLAP_BYTES]))
+                return not head or not first.startswith(head)
+    except (ClusterError, CredentialsError):
+        pass  # all that is archived is shown in its place
+    return False
+
+
+async def _apart(
+    namespace: str, pod: str, found: logs.Found | None, mark: logs.Prefix
+) -> AsyncIterator[bytes]:
+    """What is archived, and all that the pod has: nobody knows what of it is the same. Marked."""
+    if found is not None:
+        async for chunk in threaded(_archived(found.log.text(), mark)):
+            yield chunk
+    yield mark(_STARTED_AGAIN)
+    strip = _Unstamped()
+    try:
+        async for chunk in _live(namespace, pod, None, None):
+            yield mark(strip(chunk))
+    except (ClusterError, CredentialsError) as error:
+        yield mark(_broken(error))
 
 
 async def _joined(
@@ -318,7 +378,7 @@ def _line_end(chunk: bytes) -> tuple[bytes, bytes]:
 
 async def _live(
     namespace: str, pod: str, tail_lines: int | None, since: datetime | None
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """Lines, each behind its time; one that is longer than `_LINE_BYTES` in pieces."""
     hub = await get_hub()
     logs_of = partial(hub.source.logs, namespace, pod, CONTAINER)

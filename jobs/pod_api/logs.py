@@ -102,7 +102,7 @@ def segment(
         if known is not None:
             _check_same(known, body)
             if not archive.is_complete:
-                _begin_run(archive, body.run_start_byte)
+                _begin_run(job, archive, body)
             return {"have": True}
         refuse_archived(job)
         kept = archive.segments.aggregate(total=Sum("size_bytes"), count=Count("pk"))
@@ -115,7 +115,7 @@ def segment(
         if problem := no_room(job, body.size_bytes):
             raise Refused(problem, "store_full", 413)
         _begin_again(archive, body.pod_uid)
-        _begin_run(archive, body.run_start_byte)
+        _begin_run(job, archive, body)
     link = get_store().link_put(
         _segment_key(job, archive, body), body.size_bytes, sha256=body.sha256
     )
@@ -130,9 +130,17 @@ def _begin_again(archive: ReplicaArchive, pod_uid: str) -> None:
         archive.save(update_fields=["is_complete", "pod_uid"])
 
 
-def _begin_run(archive: ReplicaArchive, start_byte: int) -> None:
+def _begin_run(job: Workload, archive: ReplicaArchive, body: SegmentBody) -> None:
     """What lies before is of containers that have ended."""
-    if start_byte > archive.run_start_byte:
+    start_byte = archive.run_start_byte
+    if body.run_start_byte:
+        start_byte = max(start_byte, body.run_start_byte)
+    elif start_byte:
+        replica = (archive.role, archive.index, archive.attempt)
+        # A report tells where the next container begins. Of a later one nobody knows it, if it does not tell it.
+        if _seen_restarts(job, *replica, body.pod_uid) > archive.restarts + 1:
+            start_byte = 0
+    if start_byte != archive.run_start_byte:
         archive.run_start_byte = start_byte
         archive.save(update_fields=["run_start_byte"])
 

@@ -32,6 +32,13 @@ class Reported(Protocol):
     def restarts(self) -> int: ...
 
 
+class KnownArchive(Reported, Protocol):
+    """What it knows of the container that runs, too; 0: nothing, or it began with the log."""
+
+    @property
+    def run_start_byte(self) -> int: ...
+
+
 class SeenReplica(Protocol):
     """A replica as last seen; `restarts` and `incarnation` count over all its pods of the attempt."""
 
@@ -57,3 +64,13 @@ def is_whole(archive: Reported, last: Run) -> bool:
     if not archive.pod_uid or not last.pod_uid:
         return True
     return archive.pod_uid == last.pod_uid and archive.restarts >= last.restarts
+
+
+def knows_start(archive: KnownArchive | None, replica: SeenReplica) -> bool:
+    """Whether it is known which part of the archive is of the container that was seen last.
+
+    Runners of earlier versions do not tell where in the log it begins; the report of a container tells it of the next.
+    """
+    if not replica.restarts:
+        return True
+    return archive is not None and (archive.is_complete or archive.run_start_byte > 0)

@@ -7,6 +7,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.utils.timezone import now
 
+from jobs.archive.logs import STARTED_AGAIN
 from jobs.logs import text
 from jobs.models import Replica, Workload
 from jobs.rules.states import ReplicaState, WorkloadState
@@ -85,6 +86,8 @@ async def a_case(world: World, case: Case) -> Workload:
 
 
 async def put(job: Workload, case: Case) -> None:
+    if not case.kept and not case.is_complete:
+        return
     pieces, at = [], 0
     for piece in case.kept:
         pieces.append((at, piece.encode()))
@@ -121,6 +124,50 @@ async def test_all_that_its_containers_printed_is_shown_once_and_in_order(
         world.cluster.pods["pod-worker-0"].lines(b"more", at=BEGAN_NS + 10**9)
         if not case.restarts:
             assert await lines(socket, 1) == ["more"]
+
+
+MAY_LACK = f"[homeport] {STARTED_AGAIN}"
+# Runners of earlier versions do not tell where what they print begins, and one that was killed reported nothing.
+UNTOLD = {
+    "nothing is uploaded yet": Case((), (AGAIN, "a"), (MAY_LACK, AGAIN, "a"), is_complete=False),
+    "what the one before left is": Case(
+        (FIRST,), (AGAIN, "a"), ("first", MAY_LACK, AGAIN, "a"), is_complete=False
+    ),
+    "it ended within a line": Case(
+        ("fir",), (AGAIN, "a"), ("fir", MAY_LACK, AGAIN, "a"), is_complete=False
+    ),
+    "they say the same": Case(
+        ("a\n",), (AGAIN, "a"), ("a", MAY_LACK, AGAIN, "a"), is_complete=False
+    ),
+    "a part of what the newest says is": Case(
+        (FIRST, f"{AGAIN}\na\n"),
+        (AGAIN, "a", "b"),
+        ("first", AGAIN, "a", MAY_LACK, AGAIN, "a", "b"),
+        is_complete=False,
+    ),
+    "nothing was printed before": Case(("a\n",), ("a", "b"), ("a", "b"), is_complete=False),
+}
+
+
+@pytest.mark.parametrize("name", UNTOLD)
+async def test_a_line_stands_for_what_may_be_missing_where_no_runner_told_where_it_began(
+    world: World, name: str
+) -> None:
+    case = UNTOLD[name]
+    job = await a_case(world, case)
+    assert (await as_text(job)).splitlines() == [*case.shown]
+    live = list(case.live)
+    assert (await as_text(job, tail_lines=len(live))).splitlines() == live
+    assert (await as_text(job, tail_lines=1000)).splitlines() == [MAY_LACK, *live]
+    before = BEGAN - timedelta(seconds=30)
+    assert (await as_text(job, since=before)).splitlines() == [MAY_LACK, *live]
+    assert (await as_text(job, since=BEGAN)).splitlines() == live
+    timed = (await as_text(job, has_times=True)).splitlines()
+    assert [timed[0], *(line.partition(" ")[2] for line in timed[1:])] == [MAY_LACK, *live]
+    async with world.open(f"/ws/jobs/{job.pk}/logs/", job.owner) as socket:
+        assert await lines(socket, len(live) + 1) == [MAY_LACK, *live]
+        world.cluster.pods["pod-worker-0"].lines(b"more", at=BEGAN_NS + 10**9)
+        assert await lines(socket, 1) == ["more"]
 
 
 async def test_times_are_those_of_the_newest_container(world: World) -> None:

@@ -17,6 +17,7 @@ from jobs.models import Artifact, Bundle, LogSegment, Replica, ReplicaArchive, W
 from jobs.pod.protocol import codes
 from jobs.pod_api import base, logs, runner
 from jobs.pod_api.callers import find_caller
+from jobs.rules import archives
 from jobs.rules.states import Desired, ReplicaState, WorkloadState
 from portal.storage.folder import FolderStore
 from portal.storage.store import Store
@@ -299,6 +300,29 @@ def test_each_container_of_a_pod_brings_its_log_also_once_the_training_has_ended
         row.save()
         late["number"] += 1
     assert door.post(f"{path}segments/", late)[0] == 410
+
+
+@pytest.mark.parametrize("runner", ["today's", "of the version before"])
+def test_where_the_newest_container_begins_is_not_known_behind_one_that_told_and_reported_nothing(
+    job: Workload, door: Door, store: FolderStore, runner: str
+) -> None:
+    """The first one reported; the second was killed, and the third brings what it left."""
+    row = Replica.objects.create(workload=job, role="worker", index=0, attempt=1, pod_uid=UID)
+    size = len(DATA)
+    ship(door, store, segment())
+    assert door.post("replicas/worker/0/1/done/", END | {"skipped_bytes": 0}) == (200, {})
+    row.restarts = 1
+    row.save()
+    told = {"run_start_byte": size} if runner == "today's" else {}
+    ship(door, store, segment(2, start=size) | told)
+    assert ReplicaArchive.objects.get().run_start_byte == size, "where the first one's report ended"
+    row.restarts = 2
+    row.save()
+    told = {"run_start_byte": 3 * size} if runner == "today's" else {}
+    ship(door, store, segment(3, start=2 * size) | told)
+    known = ReplicaArchive.objects.get()
+    assert known.run_start_byte == (3 * size if told else 0)
+    assert archives.knows_start(known, row) == bool(told)
 
 
 def test_which_replicas_have_ended_is_told_at_once(db: None) -> None:
