@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q, Subquery
 from django.utils.translation import ngettext
 
 from jobs.models import LogSegment, ReplicaArchive, Workload
@@ -23,6 +23,7 @@ from portal.web.streaming import AbsentError
 
 TAIL_BYTES = 64 * 1024  # read at once while looking for the beginning of a tail
 MAX_TAIL_BYTES = 64 * 1024**2  # a tail of longer lines than this is cut
+COUNTED_BYTES = 16 * 1024**2  # lines of more are not counted: all of it would have to be read
 
 # Whose log: of one attempt, of each replica's latest that has anything, or of one after the other.
 Which = int | Literal["latest", "all"]
@@ -194,6 +195,12 @@ class Log:
             position = start
         return lowest
 
+    def lines_before(self, byte: int) -> int | None:
+        """How many lines end before a position; None where that is too much to count."""
+        if byte > COUNTED_BYTES:
+            return None
+        return sum(piece.data.count(b"\n") for piece in self.pieces(0, byte))
+
     def _after_kept(self, start: int, end: int, count: int) -> int:
         """The position behind the first `count` kept bytes from `start` on."""
         for piece in self.pieces(start, end):
@@ -246,6 +253,12 @@ def log_of(archive: ReplicaArchive) -> Log:
 def has_segments() -> Exists:
     """Whether anything of an archive's log is there; none of its segments is loaded for that."""
     return Exists(LogSegment.objects.filter(archive=OuterRef("pk")))
+
+
+def archived_bytes() -> Subquery:
+    """Where the last segment of an archive's log ends; None where there is none."""
+    of_archive = LogSegment.objects.filter(archive=OuterRef("pk")).order_by("-number")
+    return Subquery(of_archive.values_list(F("start_byte") + F("size_bytes"))[:1])
 
 
 def find_log(job: Workload, role: str, index: int, attempt: int | None = None) -> Log | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from jobs.archive.logs import Log, Piece
 from jobs.logs.cursor import ArchivedPlace, LivePlace, Place, Position
+from jobs.logs.left_out import LeftOut, before
 from jobs.logs.lines import BATCH_BYTES, Batch, find_anchor
 from jobs.logs.rows import MAX_LINE_BYTES, Line, encode, plain_lines
 from jobs.logs.tail import FIRST_LINES
@@ -20,10 +21,15 @@ _SEARCH_BYTES = (256 * 1024, 8 * 1024**2)
 
 @dataclass(frozen=True)
 class StartPoint:
-    """Where in an archive a viewer goes on, and a sentence of ours to show first, if any."""
+    """Where in an archive a viewer goes on, and a sentence of ours to show first, if any.
+
+    Attributes:
+        left_out: what it begins without.
+    """
 
     byte: int
     notice: str = ""
+    left_out: LeftOut | None = None
 
 
 def start_point(log: Log, place: Place | None) -> StartPoint:
@@ -33,9 +39,7 @@ def start_point(log: Log, place: Place | None) -> StartPoint:
     if isinstance(place, LivePlace) and place.attempt == log.attempt:
         return _behind_anchor(log, place.anchor)
     start = log.tail_start(FIRST_LINES)
-    if start == 0:
-        return StartPoint(0)
-    return StartPoint(start, f"{start} bytes of earlier output are in the download")
+    return StartPoint(start, left_out=before(log, start))
 
 
 def _behind_anchor(log: Log, anchor: str) -> StartPoint:

@@ -12,7 +12,7 @@ from django.conf import settings
 
 from jobs.logs.cursor import Position
 from jobs.logs.lines import BATCH_BYTES, Batch, LineReader
-from jobs.logs.newest import pieces_of
+from jobs.logs.newest import Newest, newest_of
 from jobs.logs.tail import FIRST_LINES, Key, Source, Tail, Watcher, since
 from portal import metrics, supervise
 from portal.cluster import credentials
@@ -82,8 +82,16 @@ class Hub:
         if not task.cancelled() and task.exception() is not None:
             log.error("the tail of %s died", key.pod, exc_info=task.exception())
 
+    async def newest(self, key: Key) -> Newest:
+        """What has to be asked for to get the newest `FIRST_LINES`.
+
+        Raises:
+            portal.cluster.errors.ClusterError: it cannot be read.
+        """
+        return await newest_of(partial(self.source.logs, *key), FIRST_LINES)
+
     async def history(
-        self, key: Key, after: Position | None, before: Position
+        self, key: Key, after: Position | None, before: Position, newest: Newest | None = None
     ) -> AsyncIterator[Batch]:
         """What lies between two lines, for who joins a tail that began later.
 
@@ -91,18 +99,18 @@ class Hub:
             key: what is followed.
             after: begin behind this line; None: with the newest `FIRST_LINES`.
             before: end in front of this line.
+            newest: which these are, where that is known already.
 
         Raises:
             portal.cluster.errors.ClusterError: it cannot be read.
         """
         reader = LineReader(after, before)
-        newest = (
-            await pieces_of(partial(self.source.logs, *key), FIRST_LINES) if after is None else None
-        )
+        if after is None and newest is None:
+            newest = await self.newest(key)
         async with self.source.logs(
             *key,
             follow=False,
-            tail_lines=newest,
+            tail_lines=newest.pieces if newest is not None and after is None else None,
             since_time=None if after is None else since(after),
         ) as chunks:
             async for chunk in chunks:

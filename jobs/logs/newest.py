@@ -6,6 +6,7 @@ A line that is open for long stands there in pieces, one for each second, and `t
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from datetime import datetime
 
 from jobs.pod.protocol.notices import UNFINISHED
@@ -19,10 +20,23 @@ _MORE = (
 _MOST_PIECES = 2_000_000  # of an open line of three weeks
 
 
-async def pieces_of(logs: Logs, lines: int, since: datetime | None = None) -> int:
-    """What `tailLines` has to be for the newest `lines`; one that is still open counts.
+@dataclass(frozen=True)
+class Newest:
+    """The newest lines of a log; one that is still open counts.
 
-    Where no line is in pieces that is `lines`.
+    Attributes:
+        pieces: what `tailLines` has to be for them; as many as lines where none is in pieces.
+        lines: how many there are, at most one more than were asked for.
+        is_cut: there are lines before them.
+    """
+
+    pieces: int
+    lines: int
+    is_cut: bool
+
+
+async def newest_of(logs: Logs, lines: int, since: datetime | None = None) -> Newest:
+    """What a kubelet has to be asked for to get the newest `lines`.
 
     Raises:
         portal.cluster.errors.ClusterError: the log cannot be read.
@@ -34,11 +48,12 @@ async def pieces_of(logs: Logs, lines: int, since: datetime | None = None) -> in
             async for chunk in chunks:
                 count.feed(chunk)
         if not count.has_pieces:
-            break
-        if count.has_enough or count.pieces < asked or asked >= _MOST_PIECES:
-            return count.pieces_of_newest
+            return Newest(lines, count.lines, count.has_enough)
+        is_whole = count.pieces < asked
+        if count.has_enough or is_whole or asked >= _MOST_PIECES:
+            return Newest(count.pieces_of_newest, count.lines, count.has_enough or not is_whole)
         asked *= _MORE
-    return lines
+    return Newest(lines, 0, is_cut=False)
 
 
 def rfc3339(at: datetime | None) -> str | None:
@@ -74,7 +89,11 @@ class _Count:
     @property
     def has_enough(self) -> bool:
         """Whether there are more lines than wanted: of the first one the beginning may be missing."""
-        return self._lines + bool(self._open) > self._wanted
+        return self.lines > self._wanted
+
+    @property
+    def lines(self) -> int:
+        return self._lines + bool(self._open)
 
     @property
     def pieces_of_newest(self) -> int:

@@ -18,6 +18,11 @@ class Line(msgspec.Struct, gc=False):
     text: str
 
 
+def first_text(encoded: str) -> str:
+    """The text of the first of encoded lines."""
+    return msgspec.json.decode(encoded, type=list[Line])[0].text
+
+
 def encode(lines: list[Line]) -> str:
     return msgspec.json.encode(lines).decode()
 

@@ -8,7 +8,9 @@ from jobs.archive.logs import STARTED_AGAIN, Log, rest_words
 from jobs.logs import archived
 from jobs.logs.cursor import ArchivedPlace, LivePlace, Place, Position
 from jobs.logs.hub import Hub
+from jobs.logs.left_out import NODE_LACKS, LeftOut, lacks_beginning, may_lack_beginning
 from jobs.logs.lines import Batch
+from jobs.logs.rows import first_text
 from jobs.logs.source import NextStep, Shown, choose
 from jobs.logs.state import JobLogState, ReplicaLogState, read_log
 from jobs.logs.tail import FIRST_LINES, Key, Outcome, Tail
@@ -43,6 +45,9 @@ class ReplicaSource:
         self._attempt = 0
         self._lowest = place.attempt if place is not None else 1  # earlier attempts are done with
         self._told_rest = 0  # of which attempt it was said that more may come
+        self._is_beginning = (
+            False  # of a pod nothing was shown, and nothing is known to be left out
+        )
         self.is_done = False
         self.on_done = asyncio.Event()
 
@@ -120,6 +125,7 @@ class ReplicaSource:
         self._viewer.on_room.add(tail.drained)
         try:
             await tail.primed()
+            self._is_beginning = after is None
             after = await self._show_earlier(job, replica, tail, after)
             await self._catch_up(tail, key, after)
             await self._ended.wait()
@@ -156,6 +162,8 @@ class ReplicaSource:
             is_enough = (start is not None and start <= after) or (
                 bool(ring) and ring[0].first <= after
             )
+        if after is None and is_enough and (tail.is_cut or start is not None):
+            self._say_left_out(LeftOut(), self._attempt)
         before = None if start is None else _behind(start)
         if ring:  # an unfinished line stands behind that which it names
             before = _behind(ring[0].last) if ring[0].is_unfinished else ring[0].first
@@ -164,14 +172,37 @@ class ReplicaSource:
 
     async def _show_between(self, key: Key, after: Position | None, before: Position) -> None:
         try:
-            async for batch in self._hub.history(key, after, before):
+            newest = await self._hub.newest(key) if after is None else None
+            if newest is not None and newest.is_cut:
+                self._say_left_out(LeftOut(), self._attempt)
+            async for batch in self._hub.history(key, after, before, newest):
                 await self._show(batch)
         except ClusterError as error:
             self._say(f"earlier lines cannot be read: {error}", self._attempt)
 
     async def _show(self, batch: Batch) -> None:
+        if self._is_beginning:
+            self._is_beginning = False
+            await self._say_if_lost(batch)
         await self._viewer.room()
         self._put(batch)
+
+    async def _say_if_lost(self, batch: Batch) -> None:
+        """Says before the first lines of a pod when its node has lost those before them."""
+        assert self._job is not None  # what is followed was found there
+        replica = self._replica(self._job)
+        if not may_lack_beginning(replica.archived_bytes - replica.run_start_byte):
+            return
+        try:
+            found = await read_log(self._job.id, replica.role, replica.index, replica.attempt)
+            if found is None or not await asyncio.to_thread(
+                lacks_beginning, found, first_text(batch.encoded)
+            ):
+                return
+        except StoreError as error:
+            log.warning("log of %s of job %s: %s", self.name, self._job.id, error)
+            return
+        self._tell_left_out(LeftOut(), NODE_LACKS, replica.attempt)
 
     def _put(self, batch: Batch) -> None:
         place = batch.place(self._attempt)
@@ -236,6 +267,7 @@ class ReplicaSource:
         elif after is None:
             news = [batch.behind(began) for batch in tail.ring()]
             if sum(batch.count for batch in news if batch is not None) >= FIRST_LINES:
+                self._say_left_out(LeftOut(), replica.attempt)
                 return None  # the newest are shown, as of any log
         try:
             found = await read_log(job.id, replica.role, replica.index, replica.attempt)
@@ -243,6 +275,7 @@ class ReplicaSource:
                 await self._show_archived(found.until(start_byte), replica)
         except StoreError as error:
             self._say_unreadable(job, error, replica)
+        self._is_beginning = after is None
         return after or began
 
     # --- the archive ---
@@ -270,6 +303,8 @@ class ReplicaSource:
         """
         start = await asyncio.to_thread(archived.start_point, found, self._place)
         self._place = ArchivedPlace(replica.attempt, start.byte)
+        if start.left_out is not None:
+            self._say_left_out(start.left_out, replica.attempt)
         if start.notice:
             self._say(start.notice, replica.attempt)
         came = False
@@ -287,6 +322,15 @@ class ReplicaSource:
     ) -> None:
         log.warning("log of %s of job %s: %s", self.name, job.id, error)
         self._say(f"the archive cannot be read: {error}", replica.attempt)
+
+    def _say_left_out(self, left_out: LeftOut, attempt: int) -> None:
+        self._tell_left_out(left_out, left_out.words(), attempt)
+
+    def _tell_left_out(self, left_out: LeftOut, words: str, attempt: int) -> None:
+        """Once before the first line that is shown: in a frame for programs, and in words."""
+        self._is_beginning = False
+        self._viewer.put(type="left_out", replica=self.name, count=left_out.lines)
+        self._say(words, attempt)
 
     def _say(self, text: str, attempt: int) -> None:
         """A line of ours, which moves nobody's place."""

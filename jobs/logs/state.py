@@ -11,7 +11,15 @@ from uuid import UUID
 
 from channels.db import database_sync_to_async
 
-from jobs.archive.logs import Log, Which, find_log, has_segments, replicas_of, which_of
+from jobs.archive.logs import (
+    Log,
+    Which,
+    archived_bytes,
+    find_log,
+    has_segments,
+    replicas_of,
+    which_of,
+)
 from jobs.kinds.registry import ARCHIVED
 from jobs.models import Replica, ReplicaArchive, Workload
 from jobs.rules.archives import Run, is_whole, knows_start, run_of
@@ -42,6 +50,7 @@ class ReplicaLogState:
         run_began_ns: when that began, by the clock of its node, in ns since 1970; 0: not known.
         run_start_byte: what lies before in its archive is of containers that have ended.
         is_start_unknown: something before it may be, and nobody told where it begins.
+        archived_bytes: how far its archive goes.
     """
 
     name: str
@@ -60,6 +69,7 @@ class ReplicaLogState:
     run_began_ns: int = 0
     run_start_byte: int = 0
     is_start_unknown: bool = False
+    archived_bytes: int = 0
 
     @property
     def is_final(self) -> bool:
@@ -194,18 +204,27 @@ def _load(job_id: UUID, attempt: str) -> JobLogState | None:
 
 def _replicas(job: Workload, which: Which) -> tuple[ReplicaLogState, ...]:
     rows = {(row.role, row.index, row.attempt): row for row in job.replica_rows.all()}
-    archives, kept = {}, set()
-    for archive in job.archives.annotate(has_segments=has_segments()).only(
+    archives, ends, kept = {}, {}, set()
+    for archive in job.archives.annotate(
+        has_segments=has_segments(), archived_bytes=archived_bytes()
+    ).only(
         *("workload", "role", "index", "attempt", "is_complete"),
         *("pod_uid", "restarts", "run_start_byte"),
     ):
         key = (archive.role, archive.index, archive.attempt)
         archives[key] = archive
+        ends[key] = archive.archived_bytes or 0
         if archive.has_segments:
             kept.add(key)
 
     def state_of(key: tuple[str, int, int]) -> ReplicaLogState:
-        return _replica(key, rows.get(key), archives.get(key), has_archive=key in kept)
+        return _replica(
+            key,
+            rows.get(key),
+            archives.get(key),
+            has_archive=key in kept,
+            archived_bytes=ends.get(key, 0),
+        )
 
     keys = [(role, index, job.attempt) for role, index in replicas_of(job)]
     if which == "latest":
@@ -228,6 +247,7 @@ def _replica(
     archive: ReplicaArchive | None,
     *,
     has_archive: bool,
+    archived_bytes: int,
 ) -> ReplicaLogState:
     role, index, attempt = key
     run, began_at = run_of(row), row.started_at if row else None
@@ -246,6 +266,7 @@ def _replica(
         run_began_ns=int(began_at.timestamp()) * 10**9 if began_at else 0,
         run_start_byte=archive.run_start_byte if archive else 0,
         is_start_unknown=row is not None and not knows_start(archive, row),
+        archived_bytes=archived_bytes,
     )
 
 

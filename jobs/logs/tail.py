@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from jobs.logs.cursor import Position
 from jobs.logs.lines import Batch, LineReader
-from jobs.logs.newest import pieces_of
+from jobs.logs.newest import newest_of
 from portal.cluster.errors import ClusterError, Forbidden, Invalid, NotFound
 
 log = logging.getLogger(__name__)
@@ -107,6 +107,7 @@ class Tail:
         self._previous = ""  # the container before that of which all has been read
         self._drained = asyncio.Event()
         self._primed = asyncio.Event()
+        self.is_cut = False  # there were lines before the first one that it asked for
         self.outcome: Outcome | None = None
 
     # --- watchers ---
@@ -235,7 +236,10 @@ class Tail:
             newest = FIRST_LINES if last is None else None
             if newest and not previous:
                 async with asyncio.timeout(SILENCE_S):
-                    newest = await pieces_of(partial(self._source.logs, *self._key), newest)
+                    found = await newest_of(partial(self._source.logs, *self._key), newest)
+                self.is_cut = found.is_cut
+                # Of a short log all is asked for: no line is lost that came since it was counted.
+                newest = found.pieces if found.is_cut else None
         except TimeoutError:
             return False
         async with self._source.logs(

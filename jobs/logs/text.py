@@ -14,7 +14,10 @@ from channels.db import database_sync_to_async
 
 from jobs.archive import logs
 from jobs.logs.hub import get_hub
-from jobs.logs.newest import pieces_of, rfc3339
+from jobs.logs.left_out import NODE_LACKS, LeftOut, before, lacks_beginning, may_lack_beginning
+from jobs.logs.lines import parse_time
+from jobs.logs.newest import newest_of, rfc3339
+from jobs.logs.rows import plain_lines
 from jobs.logs.sources import CONTAINER
 from jobs.models import Replica, Workload
 from jobs.pod.protocol.notices import UNFINISHED, is_unfinished, notice, rejoined
@@ -22,16 +25,15 @@ from jobs.rules import archives
 from portal.cluster.errors import ClusterError, CredentialsError
 from portal.web.streaming import threaded
 
-# A kubelet begins a new file at 10 MiB (containerLogMaxSize), where each line has some 40 bytes more, and
-# reads that one alone. What a longer log begins with is in the archive.
-LIVE_MAX_BYTES = 1024**2
 _LINE_BYTES = 64 * 1024  # more of a line is not waited for
 _OVERLAP_BYTES = 4096  # by so much the pod's lines are joined to the archive's
 _STAMP = re.compile(rb"^[^ \n]* ?", re.MULTILINE)
 _NO_TIMES = notice("lines of the archive have no times").encode()
 _ONLY_RECENT = notice("with times there are only the lines that the node still has").encode()
+_NODE_LACKS = notice(NODE_LACKS).encode()
 _MAY_REPEAT = notice("what follows is from the pod, and may repeat lines from above").encode()
 _STARTED_AGAIN = notice(logs.STARTED_AGAIN).encode()
+_ALL = "download=1 gives all that there are"
 _ALL_OF_IT = notice("lines of the archive have no times, so all of it follows").encode()
 
 
@@ -66,6 +68,7 @@ class Part:
         is_long: the pod may have lost its beginning, so it is read behind the archive.
         earlier: what is archived of containers before that of which the pod still has the log.
         is_start_unknown: there were such containers, and what is archived of them is not told from what is of this one.
+        is_own: `found` is of the pod's own attempt.
     """
 
     role: str
@@ -76,6 +79,7 @@ class Part:
     is_long: bool = False
     earlier: logs.Log | None = None
     is_start_unknown: bool = False
+    is_own: bool = False
 
     @property
     def name(self) -> str:
@@ -129,12 +133,12 @@ def _part(
     has_more = log.gap_at_end is not None or since is not None
     if is_whole and not (has_more and not (last.restarts and is_wanted)):
         return Part(role, index, attempt, "", found)
-    is_long = not since and asked.tail_lines is None and log.end_byte > LIVE_MAX_BYTES
+    is_long = not since and asked.tail_lines is None and may_lack_beginning(log.end_byte)
     earlier = None if is_whole or not is_wanted else log.until(log.run_start_byte)
     if earlier is not None and not earlier.segments:
         earlier = None
     is_unknown = is_wanted and not is_whole and not archives.knows_start(log, row)
-    return Part(role, index, attempt, row.pod, found, is_long, earlier, is_unknown)
+    return Part(role, index, attempt, row.pod, found, is_long, earlier, is_unknown, is_own=True)
 
 
 async def job_text(job: Workload, asked: LogRequest) -> AsyncIterator[bytes]:
@@ -144,23 +148,24 @@ async def job_text(job: Workload, asked: LogRequest) -> AsyncIterator[bytes]:
     while (part := await database_sync_to_async(next)(parts, None)) is not None:
         head = logs.head_line(part.attempt, part.name) if asked.which == "all" else b""
         mark = logs.Prefix(f"{part.name} | ".encode() if asked.replica is None else b"")
-        if asked.says_cut and await _is_cut(job.tenant.namespace, part, asked):
-            yield head + mark(_newest(asked.tail_lines or 0))
+        if left_out := await _left_out(job.tenant.namespace, part, asked):
+            yield head + mark(_newest(left_out, asked.tail_lines or 0))
             head = b""
         async for chunk in _text(job.tenant.namespace, part, asked, mark):
             yield head + chunk
             head = b""
 
 
-def _newest(count: int) -> bytes:
-    text = f"these are the newest {count:,} lines; download=1 gives all that there are"
-    return notice(text).encode()
+def _newest(left_out: LeftOut, count: int) -> bytes:
+    """What stands before the newest lines: how many are missing, where that is known."""
+    text = f"these are the newest {count:,} lines; {_ALL}"
+    return notice(text if left_out.lines is None else left_out.words(_ALL)).encode()
 
 
-async def _is_cut(namespace: str, part: Part, asked: LogRequest) -> bool:
+async def _left_out(namespace: str, part: Part, asked: LogRequest) -> LeftOut | None:
     """Whether there are more lines than the last ones: in the pod, or archived before them."""
-    if (tail_lines := asked.tail_lines) is None:
-        return False
+    if (tail_lines := asked.tail_lines) is None or not asked.says_cut:
+        return None
     count = 0
     if part.pod:
         try:
@@ -168,13 +173,38 @@ async def _is_cut(namespace: str, part: Part, asked: LogRequest) -> bool:
                 count += chunk.count(b"\n")
         except (ClusterError, CredentialsError):
             count = 0  # all that is archived is shown in its place
+    if count > tail_lines:
+        return LeftOut()
     whole = part.found.log if part.found is not None else None
-    before = part.earlier if count else whole
-    if count > tail_lines or before is None:
-        return count > tail_lines
-    if count == tail_lines:
-        return before.end_byte > 0
-    return await sync_to_async(before.tail_start)(tail_lines - count) > 0
+    archived = part.earlier if count else whole
+    return await sync_to_async(_before_tail)(archived, tail_lines - count) if archived else None
+
+
+def _before_tail(log: logs.Log, lines: int) -> LeftOut | None:
+    """What an archived log has before its last lines."""
+    return before(log, log.tail_start(lines) if lines else log.end_byte)
+
+
+async def _lost(namespace: str, part: Part, asked: LogRequest) -> bytes:
+    """A line of ours where the node has lost lines that are asked for.
+
+    Raises:
+        ClusterError, CredentialsError: the pod's log cannot be read.
+    """
+    log = part.found.log if part.found is not None and part.is_own else None
+    if log is None or not may_lack_beginning(log.end_byte - log.run_start_byte):
+        return b""
+    if asked.tail_lines is not None:
+        logs_of = partial((await get_hub()).source.logs, namespace, part.pod, CONTAINER)
+        if (await newest_of(logs_of, asked.tail_lines, asked.since)).lines >= asked.tail_lines:
+            return b""
+    async with aclosing(_live(namespace, part.pod, None, None)) as chunks:
+        time, _, line = (await anext(chunks, b"")).partition(b"\n")[0].partition(b" ")
+    since = asked.since
+    if not time or (since and parse_time(time.decode("latin-1")) <= since.timestamp() * 10**9):
+        return b""
+    is_lost = await sync_to_async(lacks_beginning)(log, plain_lines(line)[0].text)
+    return _NODE_LACKS if is_lost else b""
 
 
 async def _text(
@@ -195,9 +225,12 @@ async def _text(
                 came = True
                 yield chunk
         try:
+            lost = b"" if came or not part.is_long else _ONLY_RECENT
+            lost = lost or await _lost(namespace, part, asked)
             async for chunk in _live(namespace, part.pod, asked.tail_lines, since):
-                if part.is_long and not came:
-                    yield mark(_ONLY_RECENT)
+                if lost:
+                    yield mark(lost)
+                    lost = b""
                 came = True
                 yield mark(chunk if asked.has_times else strip(chunk))
             came = came or since is not None
@@ -384,7 +417,7 @@ async def _live(
     logs_of = partial(hub.source.logs, namespace, pod, CONTAINER)
     newest = None
     if tail_lines is not None:
-        newest = await pieces_of(logs_of, tail_lines, since)
+        newest = (await newest_of(logs_of, tail_lines, since)).pieces
     rest, is_open = b"", False
     goes_on = (
         False  # what was given ends within a line, of which the next piece stands behind its time

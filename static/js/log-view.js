@@ -7,8 +7,8 @@ import { plainStyle, segments } from "./ansi.js";
 import { say } from "./words.js";
 
 export const MAX_ROWS = 5000;
-/** Of each replica a page begins with so many lines, the newest (jobs/logs/tail.py); an open one counts. */
-const FIRST_LINES = 1000;
+/** How lines of ours begin, which are none of the program's (jobs/pod/protocol/notices.py). */
+const MARK = "[homeport] ";
 const BLOCK_ROWS = 250;
 const MAX_ROWS_PER_FRAME = 1500;
 
@@ -28,6 +28,11 @@ export function timeText(iso) {
   const two = (number) => String(number).padStart(2, "0");
   const ms = String(at.getMilliseconds()).padStart(3, "0");
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${ms}`;
+}
+
+/** @param {Row[]} rows @returns {Row[]} those that a program wrote */
+function written(rows) {
+  return rows.filter((row) => row.kind === "line" && !row.text.startsWith(MARK));
 }
 
 /** What a terminal would show of a line in which a program went back to its beginning. */
@@ -60,8 +65,8 @@ export class LogView {
     this.trimmed = false;
     /** Of all lines that came: what is archived has none. */
     this.hasTimes = false;
-    /** @type {Map<string, number>} replica -> lines that came */
-    this.came = new Map();
+    /** Lines that the log has and this has not; NaN: nobody has counted them. */
+    this.absent = 0;
     this.shown = 0;
     this.frame = 0;
     /** @type {Map<string, Row>} replica -> its line that has no end yet */
@@ -129,7 +134,6 @@ export class LogView {
     this.#dropUnfinished(replica);
     if (!this.styles.has(replica)) this.styles.set(replica, plainStyle());
     const style = this.styles.get(replica);
-    this.came.set(replica, (this.came.get(replica) ?? 0) + lines.length);
     for (const { t, text } of lines) {
       const parts = segments(afterReturn(text), style);
       const plain = parts.map((part) => part.text).join("");
@@ -143,9 +147,14 @@ export class LogView {
   addSkipped(replica, count) {
     const key = replica && this.replicas.length > 1 ? "log_skipped_of" : "log_skipped";
     const text = say(key, { replica, count: count.toLocaleString() });
-    this.came.set(replica, Infinity); // not all of them did
+    this.absent += count;
     this.pending.push({ kind: "skipped", replica, time: "", text, parts: [] });
     this.#schedule();
+  }
+
+  /** Before the first line of a replica. @param {number | null} count null: nobody has counted them */
+  addLeftOut(count) {
+    this.absent += count ?? Number.NaN;
   }
 
   /** Shows only lines with this text. @param {string} text */
@@ -154,17 +163,15 @@ export class LogView {
     this.#rewrite();
   }
 
-  /** @returns {{found: number, count: number, isPart: boolean}} of how many lines the filter matches
-   * how many, and whether the log may have others
+  /** @returns {{found: number, count: number, total: number}} of how many lines the filter matches how many, and how
+   * many lines the log has; NaN: more, and nobody has counted them
    */
   get found() {
-    const lines = this.rows.filter((row) => row.kind === "line");
-    const isLong = ([replica, came]) => came + Number(this.unfinished.has(replica)) >= FIRST_LINES;
-    const isPart = this.trimmed || [...this.came].some(isLong);
+    const lines = written(this.rows);
     return {
       found: lines.filter((row) => this.#matches(row)).length,
       count: lines.length,
-      isPart,
+      total: lines.length + this.absent,
     };
   }
 
@@ -199,7 +206,8 @@ export class LogView {
   #schedule() {
     // A hidden tab draws no frames: what would be trimmed anyway is trimmed here.
     if (this.pending.length > 2 * MAX_ROWS) {
-      this.pending.splice(0, this.pending.length - MAX_ROWS);
+      const gone = this.pending.splice(0, this.pending.length - MAX_ROWS);
+      this.absent += written(this.rows).length + written(gone).length;
       this.rows = [];
       this.trimmed = true;
     }
@@ -314,7 +322,7 @@ export class LogView {
   /** Takes whole blocks off the top; who reads further down keeps the same lines in sight. */
   #trim() {
     if (this.rows.length > MAX_ROWS + BLOCK_ROWS) {
-      this.rows.splice(0, this.rows.length - MAX_ROWS);
+      this.absent += written(this.rows.splice(0, this.rows.length - MAX_ROWS)).length;
       this.trimmed = true;
     }
     let removed = 0;

@@ -75,6 +75,8 @@ class LogPane {
     } else if (frame.type === "unfinished") {
       this.lineCount ||= 1;
       this.view.showUnfinished(frame.replica, frame.lines[0]);
+    } else if (frame.type === "left_out") {
+      this.view.addLeftOut(frame.count);
     } else if (frame.type === "skipped") {
       this.view.addSkipped(frame.replica, frame.count);
     } else if (frame.type === "state") {
@@ -166,11 +168,15 @@ class LogPane {
   /** Beside the filter: how many lines it found, and among which it looked. */
   #showFound() {
     const label = this.pane.querySelector("[data-log-found]");
-    const { found, count, isPart } = this.view.found;
+    const { found, count, total } = this.view.found;
+    let key = "log_found";
+    if (Number.isNaN(total)) key = "log_found_newest";
+    else if (total > count) key = "log_found_newest_of";
     const text = this.view.filter
-      ? say(isPart ? "log_found_newest" : "log_found", {
+      ? say(key, {
           found: found.toLocaleString(),
           count: count.toLocaleString(),
+          total: total.toLocaleString(),
         })
       : "";
     if (label.textContent !== text) label.textContent = text;

@@ -385,7 +385,11 @@ def test_the_filter_says_how_much_it_has_searched(open_log: OpenLog) -> None:
     expect(page.locator(".log-empty")).to_contain_text("No match in the loaded lines")
     server.lines("worker-0", *[f"step {n} of 999" for n in range(400, 1400)])
     field.fill("step 10 ")
-    newest = "of the newest 1,399 lines. Older ones are not searched; the download has them."
+    expect(told).to_have_text("1 of 1,399 lines")
+    rest = "Older ones are not searched; the download has them."
+    server.send(type="left_out", replica="worker-0", count=4601)
+    server.lines("worker-0", "[homeport] 4,601 earlier lines are left out")  # none of the program's
+    newest = f"in the newest 1,399 of 6,000 lines. {rest}"
     expect(told).to_have_text(f"1 {newest}")
     field.fill("no such line")
     expect(told).to_have_text(f"0 {newest}")
@@ -395,4 +399,6 @@ def test_the_filter_says_how_much_it_has_searched(open_log: OpenLog) -> None:
         server.lines("worker-0", *[f"again {n}" for n in range(start, start + 1000)])
     expect(page.get_by_role("log")).to_contain_text("again 5999", timeout=20_000)
     field.fill("again 17")  # 17, 170 to 179, 1700 to 1799: of these only the newer ones are kept
-    expect(told).to_contain_text("of the newest 5,")
+    expect(told).to_have_text(re.compile(r"in the newest 5,\d{3} of 12,000 lines\. "))
+    server.send(type="left_out", replica="worker-1", count=None)
+    expect(told).to_have_text(re.compile(rf"of the newest 5,\d{{3}} lines\. {re.escape(rest)}"))

@@ -32,6 +32,9 @@ ROUTES = SessionMiddlewareStack(
     URLRouter([*consumers.websocket_urlpatterns, *live_socket.websocket_urlpatterns])
 )
 
+# With which a viewer of a longer log begins.
+LEFT_OUT = "[homeport] earlier lines are left out; the download and `homeport logs` have them"
+
 
 class World:
     """A served portal with a cluster in memory, and its people."""

@@ -7,7 +7,7 @@ from django.utils.timezone import now
 from websockets.exceptions import ConnectionClosed
 
 from jobs.archive.logs import which_of
-from jobs.logs import sources, text
+from jobs.logs import left_out, sources, text
 from jobs.models import Replica, Workload
 from jobs.pod.protocol.notices import UNFINISHED
 from jobs.rules.states import ReplicaState
@@ -157,7 +157,7 @@ async def test_who_watches_one_attempt_is_not_led_into_the_next(world: World) ->
 async def test_as_text_the_latest_is_read_from_its_pod(
     world: World, job: Workload, monkeypatch: pytest.MonkeyPatch, attempt: str, shown: str
 ) -> None:
-    monkeypatch.setattr(text, "LIVE_MAX_BYTES", 5)  # of an earlier attempt more is archived
+    monkeypatch.setattr(left_out, "LIVE_MAX_BYTES", 5)  # of an earlier attempt more is archived
     which = which_of(job, attempt)
     found = text.job_text(job, text.LogRequest(("worker", 0), which=which))
     assert b"".join([chunk async for chunk in found]).decode() == shown
@@ -182,7 +182,7 @@ async def test_of_a_long_log_a_kubelet_may_have_the_end_alone(
     pod: tuple[bytes, ...],
     shown: str,
 ) -> None:
-    monkeypatch.setattr(text, "LIVE_MAX_BYTES", 5)
+    monkeypatch.setattr(left_out, "LIVE_MAX_BYTES", 5)
     monkeypatch.setattr(text, "_OVERLAP_BYTES", 4)
     await archive_of(job, b"1\n2\n3\n", attempt=2, is_complete=False)
     world.cluster.pods["pod-2"] = log = FakeLog()
@@ -222,7 +222,7 @@ async def test_an_archive_that_ends_within_a_line_is_gone_on_with(
     shown: str,
 ) -> None:
     """A segment is closed after its time, wherever the program is."""
-    monkeypatch.setattr(text, "LIVE_MAX_BYTES", 5)
+    monkeypatch.setattr(left_out, "LIVE_MAX_BYTES", 5)
     monkeypatch.setattr(text, "_OVERLAP_BYTES", 4)
     await archive_of(job, kept, attempt=2, is_complete=False)
     world.cluster.pods["pod-2"] = log = FakeLog()

@@ -45,7 +45,9 @@ async def test_of_a_long_archive_the_newest_lines_are_shown(world: World) -> Non
     async with world.open(f"/ws/jobs/{job.pk}/logs/", job.owner) as socket:
         texts, code = await to_the_end(socket)
     assert code == 1000
-    assert texts[0] == "[homeport] 28000 bytes of earlier output are in the download"
+    assert texts[0] == (
+        "[homeport] 4,000 earlier lines are left out; the download and `homeport logs` have them"
+    )
     assert texts[1:] == [f"{number:06d}" for number in range(4000, 5000)]
 
 

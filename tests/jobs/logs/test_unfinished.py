@@ -17,7 +17,7 @@ from jobs.logs.rows import MAX_LINE_BYTES
 from jobs.logs.sources import ReplicaSource
 from jobs.pod.protocol.notices import UNFINISHED
 from tests.jobs.logs.fakes import FakeLog, Recorder, stamp, texts, until
-from tests.jobs.logs.served import World, a_job, frame, lines
+from tests.jobs.logs.served import LEFT_OUT, World, a_job, frame, lines
 from tests.jobs.pod.pods import FakeDoor, Pod
 from tests.tools.waiting import wait_for
 
@@ -360,8 +360,8 @@ async def test_the_newest_lines_are_lines_of_the_program(world: World, kind: str
     is_open = output.endswith(MARKED)
 
     async def seen(socket: Any) -> list[str]:
-        count = 1000 - is_open
-        shown = await lines(socket, count)
+        said, *shown = await lines(socket, 1001 - is_open)
+        assert said == LEFT_OUT
         if is_open:
             shown.append((await frame(socket, "unfinished"))["lines"][0]["text"])
         return shown
