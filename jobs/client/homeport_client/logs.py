@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_LINE_BYTES = 16 * 1024**2
 _PALETTE = ("cyan", "yellow", "green", "magenta", "blue", "red")
+# A time as the kubelet writes it before a line (RFC 3339); an archived line has none.
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) ", re.ASCII)
 _PREFIX = re.compile(r"([a-z]{1,12}-\d{1,5}) \| ")
 
 
@@ -48,7 +50,7 @@ class LineWriter:
     replicas: Sequence[str]
     has_prefixes: bool
     is_raw: bool = False  # colours of the program are passed on
-    has_times: bool = False  # with the cluster's times
+    has_times: bool = False  # with the cluster's times; as text, lines have them already
     _prefixes: dict[str, str] = field(default_factory=dict, init=False)
     _is_open: bool = field(default=False, init=False)
 
@@ -99,7 +101,9 @@ class LineWriter:
         for line in lines:
             match = _PREFIX.match(line) if self.has_prefixes else None
             prefix, text = (self._prefix(match[1]), line[match.end() :]) if match else ("", line)
-            out.append(f"{prefix}{self._shown(text)}\n")
+            stamp = _STAMP.match(text) if self.has_times else None
+            begun = stamp[0] if stamp else ""  # a program's return does not go back over it
+            out.append(f"{prefix}{begun}{self._shown(text[len(begun) :])}\n")
         self.terminal.emit("".join(out))
 
 
@@ -189,7 +193,7 @@ def logs(  # noqa: PLR0913
         names,
         has_prefixes=len(names) != 1 and not replica,  # of one replica its name says nothing
         is_raw=is_raw,
-        has_times=has_times and is_live,
+        has_times=has_times,
     )
     if is_live:
         from .follow import Follower

@@ -475,3 +475,25 @@ def test_of_a_progress_bar_the_last_state_is_printed(homeport: CommandLine) -> N
     homeport.answers[f"GET jobs/{JOB_ID}/logs/"] = Answer(data=bar)
     assert homeport("logs", JOB_ID).out == "Epoch 59/60\nwindows\n"
     assert homeport("logs", "--raw", JOB_ID).out == bar.decode()
+
+
+@pytest.mark.parametrize("names", [("worker-0",), ("worker-0", "ps-0")], ids=["one", "two"])
+def test_of_a_line_with_returns_the_time_stays(
+    homeport: CommandLine, names: tuple[str, ...]
+) -> None:
+    """The archive has no times, and a return there is of the program alone."""
+    asked = {"count": 1, "cpu": "1", "memory": "1Gi", "gpu": 0}
+    resources = {name[:-2]: asked for name in names}
+    homeport.answers[f"GET jobs/{JOB_ID}/"] = job(state="succeeded", resources=resources)
+    mark = "worker-0 | " if len(names) > 1 else ""
+    stamp = "2026-11-20T10:00:00.123456789Z "
+    lines_of_pod = [f"{stamp}\rEpoch 0/60\rEpoch 59/60\r", f"{stamp}windows\r", f"{stamp}\r", stamp]
+    other = ["[homeport] lines of the archive have no times", "0%\r100%", "no time\rstays"]
+    data = "".join(f"{mark}{line}\n" for line in lines_of_pod + other).encode()
+    homeport.answers[f"GET jobs/{JOB_ID}/logs/"] = Answer(data=data)
+    shown = [f"{stamp}Epoch 59/60", f"{stamp}windows", stamp, stamp, other[0], "100%", "stays"]
+    assert homeport("logs", "--timestamps", JOB_ID).out == "".join(
+        f"{mark}{line}\n" for line in shown
+    )
+    plain = homeport("logs", JOB_ID).out.splitlines()
+    assert plain[0] == f"{mark}Epoch 59/60", "without times they are the program's own words"
