@@ -1,105 +1,55 @@
 """What of a command a shell would treat otherwise than Homeport, which passes words on as they are. Pure.
 
-The rules are those of https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html (quoting, expansions,
-operators), with brace expansion and `$'...'` of bash.
+What a line that was typed and words of a list have in common is said by one function; `shell_signs` has the signs.
 """
 
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from jobs.rules.shell_signs import (
+    ASSIGNMENT,
+    BUILTINS,
+    OF_BASH,
+    Found,
+    is_line,
+    is_of_bash,
+    signs_of_line,
+    signs_of_words,
+    unquoted,
+)
+from jobs.rules.typography import typography
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
-# Which only a shell itself can do, and no program of that name does.
-_BUILTINS = frozenset(
-    [
-        "cd",
-        "export",
-        "source",
-        ".",
-        "set",
-        "unset",
-        "alias",
-        "ulimit",
-        "umask",
-        "eval",
-        "exec",
-        "trap",
-        "shopt",
-        "declare",
-        "local",
-        "read",
-        "wait",
-        "if",
-        "for",
-        "while",
-        "until",
-        "case",
-        "function",
-        "select",
-        "{",
-        "(",
-        "!",
-        "[[",
-        "((",
-        "pushd",
-        "popd",
-        "module",
-    ]
-)
-_OPERATORS = re.compile(r"[|&;<>]+|\d?>+(&\d)?|\d?<+|[|&;<>(){}]|&>>?")
-_OPERATOR_WORDS = frozenset(
-    [
-        "&&",
-        "||",
-        "|",
-        "|&",
-        ">",
-        ">>",
-        "<",
-        "<<",
-        "<<<",
-        ";",
-        ";;",
-        "&",
-        "&>",
-        "&>>",
-        "2>",
-        "2>>",
-        "1>",
-        "1>>",
-        "2>&1",
-        ">&2",
-        "1>&2",
-        "(",
-        ")",
-    ]
-)
-# Whole commands are looked through by these, so none may look twice at what it has passed: no class that goes on to a
-# closing sign has the opening one, or it has a most.
-_VARIABLE = re.compile(
-    r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_][^}]{0,1000}\}|\([^)]{0,1000}\)?|[0-9@*#?$!'\"])"
-)
-_NAMED = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_][^}]{0,1000}\}|\([^)]{1,1000}\))")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
-_ASSIGNED = re.compile(r"(?:[A-Za-z_]\w*=)+")
-_BRACES = re.compile(r"(?<![{$])\{(?=[^{}\s,.]*(?:\.(?!\.)[^{}\s,.]*)*(?:,|\.\.))[^{}\s]*\}(?!\})")
-_DRIVE = re.compile(r"[A-Za-z]:\\")
-_SPECIAL = re.compile(r'[\\"`$]')  # within double quotes
+_STARTERS = frozenset({"exec", "command", "builtin"})  # of the command behind them alone
+_DRIVE = re.compile(r"(?<![^\s=\"'])(?:[A-Za-z]:\\|[A-Z]:/(?!/))[^\s\"']*")
 _ENVIRONMENT = re.compile(r"\([^\s()]+\)")  # of Python, before a prompt: (venv)
 _PROMPTS = frozenset({"$", "%", ">", ">>>", "...", "#"})
 _PROMPT_END = re.compile(r"[^\s@]+@\S+[$#%]")
-# Sign -> what was meant where it stands for something else.
-_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d"
-_DASHED = re.compile(rf"[{_DASHES}]+-*(?=[A-Za-z])|-[{_DASHES}]+(?=[A-Za-z])")
-_QUOTES = dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\uff02", '"') | dict.fromkeys(
-    "\u2018\u2019\u201a\u201b\u2032\uff07", "'"
+_OF_NOTEBOOKS = re.compile(r"!(?=[\w./])|%(?=(?:conda|mamba|pip|run|uv)$)")
+_ACTIVATION = re.compile(
+    r"(conda|mamba|micromamba|source|\.)\s+activate(?:\s+([^\s;&|]+))?\s*(?:(?:&&|;|\n)\s*(\S.*)?)?$",
+    re.DOTALL,
 )
-_SPACES = re.compile(r"[\u00a0\u1680\u2000-\u200d\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]")
-_HOME = re.compile(r"~(?=\s|$)|~\w*/\S*")
 _SCRIPT = re.compile(r"-(?=[a-bd-z]*c)[a-z]*")  # the option of a shell that a script follows
+_READS_ARGUMENTS = re.compile(r"\$\{?[0-9@*#]")
 _PYTHON = re.compile(r"python[\d.]*|ipython\d?|torchrun")
 _MOST_SHOWN = 4
 _LINE_CHARS = 300
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A command in its two shapes, without a prompt."""
+
+    words: list[str]
+    line: str  # with what a shell is to see as it stands
+    found: list[Found]
+
+    @property
+    def signs(self) -> list[str]:
+        return [one.sign for one in self.found]
 
 
 def _is_any(_name: str) -> bool:
@@ -114,27 +64,10 @@ def word_hints(words: Sequence[str], *, is_allowed: Callable[[str], bool] = _is_
     """
     if not words:
         return []
-    if script := _script(words):
-        return _typography([*script.split()])
-    first, line = words[0], shlex.join(words)
-    found = []
-    if _is_line(words):
-        found.append(
-            f"“{_cut(first)}” is one word, which is taken for the name of a program. Write its words one by "
-            f"one: {_cut(first)}"
-        )
-    signs = [word for word in words if word in _OPERATOR_WORDS]
-    signs += [word for word in words[:-1] if word.endswith(";") and word not in _OPERATOR_WORDS]
-    signs += [match[0] for word in words for match in _NAMED.finditer(word)]
-    signs += [word for word in words if word.startswith("~/")]
-    comment = next((at for at, word in enumerate(words) if word == "#" and at), None)
-    signs += ["#"] if comment else []
-    found[:0] = _first_word(words, line, is_allowed, has_signs=bool(signs))
-    if signs:
-        script = " ".join(_unquoted(word) for word in words)
-        found.append(_for_a_shell(signs, script))
-    found += [_windows(word) for word in words if _DRIVE.match(word)][:1]
-    return found + _notebook(words) + _typography(words)
+    prompt, rest, _count = _without_prompt(words)
+    found = [*signs_of_words(rest)] and [*signs_of_words(rest, is_script=True)]
+    line = " ".join(unquoted(rest, at, is_script=bool(found)) for at in range(len(rest)))
+    return _hints(_Given(rest, line, found), prompt, is_allowed)
 
 
 def typed_hints(text: str, *, is_allowed: Callable[[str], bool] = _is_any) -> list[str]:
@@ -146,101 +79,182 @@ def typed_hints(text: str, *, is_allowed: Callable[[str], bool] = _is_any) -> li
     Raises:
         ValueError: a quote is missing.
     """
-    joined = re.sub(r"\\\r?\n", " ", text).replace("\r\n", "\n")
+    joined = re.sub(r"\\\r?\n", " ", text).replace("\r\n", "\n").strip()
     words = shlex.split(joined)
     if not words:
         return []
-    if script := _script(words):
-        outside = list(_signs(joined))
-        outer = [_for_a_shell(outside, joined.strip())] if outside else []
-        return outer + _typography(script.split())
-    prompt = _prompt_words(words)
-    rest = joined.strip().split(maxsplit=prompt)[prompt] if prompt else joined.strip()
-    signs = list(_signs(rest))
-    found = [*_first_word(words, joined.strip(), is_allowed, has_signs=bool(signs))]
-    if _is_line(words):
-        found.append(
-            f"“{_cut(words[0])}” is one word, which is taken for the name of a program. Write it without "
-            f"quotes: {_cut(' '.join(words))}"
-        )
-    if others := [sign for sign in signs if sign != "\n"]:
-        found.append(_for_a_shell(others, rest))
+    prompt, rest, count = _without_prompt(words)
+    if count:
+        joined = joined.split(maxsplit=count)[count]
+    elif prompt:
+        joined = " ".join([rest[0], *joined.split(maxsplit=1)[1:]])
+    return _hints(_Given(rest, joined, [*signs_of_line(joined)]), prompt, is_allowed)
+
+
+def _hints(given: _Given, prompt: str, is_allowed: Callable[[str], bool]) -> list[str]:
+    words, line = given.words, given.line
+    if script_at := _script_at(words):
+        outer = _of_script(given, script_at)
+        before = [_prompt_hint(prompt, line)] if prompt and not outer else []
+        return before + outer + typography(words[script_at].split())
+    signs = [sign for sign in given.signs if sign != "\n"]
+    found = []
+    if is_line(words):
+        found.append(_one_word(given))
+    elif told := _activation(line):
+        found.append(told)
     elif signs:
-        found.append(_new_lines(rest))
-    if drive := re.search(r"[A-Za-z]:\\\S*", joined):
+        named = [prompt] if prompt else []
+        named += [words[0]] if words[0] in BUILTINS else []
+        found.append(_for_a_shell([*named, *signs], line, _shell(words[0], signs)))
+    else:
+        found += _first_word(given, prompt, is_allowed)
+        found += [_new_lines(line, _shell(words[0], []))] if given.found else []
+    # A backslash is seen where it was typed: as a word it may be gone.
+    if drive := _DRIVE.search(line):
         found.append(_windows(drive[0]))
-    return found + _notebook(words) + _typography(words)
+    return found + _notebook(words) + typography(words)
 
 
-def _script(words: Sequence[str]) -> str:
-    """The script that a shell gets by `-c`; empty: there is none."""
+def _script_at(words: Sequence[str]) -> int:
+    """Which word is the script that a shell gets by `-c`; 0: there is none."""
     if words[0].rpartition("/")[2] not in _SHELLS:
-        return ""
+        return 0
     for at, word in enumerate(words[1:-1], 1):
         if _SCRIPT.fullmatch(word):
-            return words[at + 1]
+            return at + 1
         if not word.startswith(("-", "+")):
             break
-    return ""
+    return 0
 
 
-def _is_line(words: Sequence[str]) -> bool:
-    """Whether the first word is a whole command in quotes."""
-    is_path = words[0].startswith(("/", "./"))
-    is_variable = len(words) > 1 and _ASSIGNMENT.fullmatch(words[0])
-    return " " in words[0].strip() and not is_path and not is_variable
+def _of_script(given: _Given, at: int) -> list[str]:
+    """About what stands around the script of a shell, which itself is one's own affair."""
+    script, behind = given.words[at], given.words[at + 1 :]
+    # In double quotes the shell that is started sees what one before it would have seen.
+    outside = [
+        one.sign
+        for one in given.found
+        if one.word != at or not one.is_quoted or one.sign[:1] == "\\"
+    ]
+    typed = given.line.split(maxsplit=at)[at]
+    is_quoted = typed[:1] in {"'", '"'}
+    if behind and not _is_read(script, behind) and not (outside and is_quoted):
+        shell = " ".join(given.words[:at])
+        whole = f"{script} {shlex.join(behind)}" if is_quoted else typed
+        told = f"{shell} runs the next word alone, which is {_cut(script, 80)}; words behind it are only $0, $1 and so on of it."
+        return [f"{told} Write: {shell} {_quoted(whole)}"]
+    others = [sign for sign in outside if sign != "\n"]
+    return [_for_a_shell(others, given.line, _shell("", others))] if others else []
 
 
-def _prompt_words(words: Sequence[str]) -> int:
-    """How many words before the command are a shell's prompt, also `(venv) $`."""
+def _is_read(script: str, behind: Sequence[str]) -> bool:
+    """Whether a script does something with the words behind it, or they are only the name that it gets."""
+    if _READS_ARGUMENTS.search(script):
+        return True
+    name = behind[0]
+    is_own_name = name in _SHELLS or name in {"_", "-", "--"} or name == script.rpartition("/")[2]
+    is_name = is_own_name or (" " in script and not name.startswith("-"))
+    return len(behind) == 1 and is_name
+
+
+def _without_prompt(words: Sequence[str]) -> tuple[str, list[str], int]:
+    """A shell's prompt, also `(venv) $`, or a notebook's sign; the words behind it; and how many words it has."""
+    if sign := _OF_NOTEBOOKS.match(words[0]):
+        started = words[0][1:] if words[0] != "%run" else "python"
+        return sign[0], [started, *words[1:]], 0
     at = 1 if _ENVIRONMENT.fullmatch(words[0]) else 0
-    if not any(word.strip() for word in words[at + 1 :]):
-        return 0
-    return at + 1 if words[at] in _PROMPTS or _PROMPT_END.fullmatch(words[at]) else 0
+    is_prompt = any(word.strip() for word in words[at + 1 :]) and (
+        words[at] in _PROMPTS or _PROMPT_END.fullmatch(words[at])
+    )
+    count = at + 1 if is_prompt else 0
+    return " ".join(words[:count]), [*words[count:]], count
 
 
-def _first_word(
-    words: Sequence[str], line: str, is_allowed: Callable[[str], bool], *, has_signs: bool
-) -> Iterator[str]:
-    """
-    Args:
-        has_signs: a line for a shell is said anyway.
-    """
+def _one_word(given: _Given) -> str:
+    """About a whole command in quotes."""
+    first = given.words[0]
+    quoted = shlex.quote(first)
+    behind = given.line[len(quoted) :] if given.line.startswith(quoted) else ""
+    line = f"{first}{behind or ''.join(f' {shlex.quote(word)}' for word in given.words[1:])}"
+    signs = [one.sign for one in signs_of_line(line)]
+    program = first.split(maxsplit=1)[0]
+    write = f"Write its words one by one: {_cut(line)}"
+    if signs or program in BUILTINS:
+        write = f"For a shell, write: {_shell(program, signs)} -c {_quoted(line)}"
+    return f"“{_cut(first)}” is one word, which is taken for the name of a program. {write}"
+
+
+def _prompt_hint(prompt: str, line: str) -> str:
+    whose = "a notebook's sign" if prompt in {"!", "%"} else "the prompt of a shell"
+    return f"{prompt} is {whose}, and no program. Write: {_cut(line)}"
+
+
+def _first_word(given: _Given, prompt: str, is_allowed: Callable[[str], bool]) -> Iterator[str]:
+    """About a command without signs, of which a line for a shell is said anyway."""
+    words, line = given.words, given.line
     first, rest = words[0], words[1:]
-    if prompt := _prompt_words(words):
-        shown, command = " ".join(words[:prompt]), line.split(maxsplit=prompt)[prompt]
-        yield f"{shown} is the prompt of a shell, and no program. Write: {_cut(command)}"
-    elif rest and _ASSIGNMENT.fullmatch(first):
-        if not has_signs:
-            name = first.partition("=")[0]
-            choose = (
-                f"Enter {name} as an environment variable, or write"
-                if is_allowed(name)
-                else "Write"
-            )
-            yield (
-                f"Only a shell takes {_cut(first)} in front of a command for a variable. {choose}: env {_cut(line)}"
-            )
-    elif first == "exec" and rest:
-        yield f"exec is a word of shells, and no program. Write: {_cut(line.partition(' ')[2])}"
-    elif first in _BUILTINS:
-        yield f"{first} is a word of shells, and no program. Write: sh -c {_quoted(line)}"
+    if given.found and not _goes_on(line):  # a line for a shell is said
+        return
+    if rest and ASSIGNMENT.fullmatch(first):
+        name = first.partition("=")[0]
+        choose = (
+            f"Enter {name} as an environment variable, or write" if is_allowed(name) else "Write"
+        )
+        yield (
+            f"Only a shell takes {_cut(first)} in front of a command for a variable. {choose}: env {_cut(line)}"
+        )
+    elif first in _STARTERS and rest and not rest[0].startswith("-"):
+        yield f"{first} is a word of shells, and no program. Write: {_cut(line.split(maxsplit=1)[1])}"
+    elif first in BUILTINS:
+        whose = "no program in most images" if first == "time" else "no program"
+        write = f"{_shell(first, [])} -c {_quoted(line)}"
+        yield f"{first} is a word of shells, and {whose}. Write: {write}"
+    elif prompt:
+        yield _prompt_hint(prompt, line)
 
 
-def _for_a_shell(signs: Sequence[str], script: str) -> str:
+def _activation(line: str) -> str:
+    """About an environment of conda's, which only a shell that was set up for it activates; "": it is none."""
+    match = _ACTIVATION.match(line)
+    if match is None:
+        return ""
+    program, name, command = match.groups()
+    tool = program if program in {"mamba", "micromamba"} else "conda"
+    # Else conda keeps what the program says until it ends.
+    options = "" if tool == "micromamba" else " --no-capture-output"
+    where = f"-p {name}" if name and "/" in name else f"-n {name or 'base'}"
+    signs = [one.sign for one in signs_of_line(command or "")]
+    run = command or "COMMAND"
+    run = f"{_shell('', signs)} -c {_quoted(run)}" if signs else _cut(run)
+    return f"{program} activate works only in a shell that was set up for it. Write: {tool} run{options} {where} {run}"
+
+
+def _shell(first: str, signs: Sequence[str]) -> str:
+    """The least shell that knows these."""
+    if first == "module":  # a function, which the profile of a login shell defines
+        return "bash -l"
+    return "bash" if first in OF_BASH or any(map(is_of_bash, signs)) else "sh"
+
+
+def _for_a_shell(signs: Sequence[str], script: str, shell: str) -> str:
     shown = list(dict.fromkeys(_cut(sign, 40) for sign in signs))
     names = ", ".join(shown[:_MOST_SHOWN])
     is_one = len(shown) == 1
     return (
         f"Not run by a shell: {names} {'is' if is_one else 'are'} passed on as {'it stands' if is_one else 'they stand'}. "
-        f"For a shell, write: sh -c {_quoted(script)}"
+        f"For a shell, write: {shell} -c {_quoted(script)}"
     )
 
 
-def _new_lines(script: str) -> str:
+def _goes_on(line: str) -> bool:
+    """Whether each new line is a blank that somebody meant."""
+    return all(one[:1] in {"", " ", "\t", "-"} for one in line.splitlines()[1:])
+
+
+def _new_lines(script: str, shell: str) -> str:
     told = "Not run by a shell: a new line is read as a blank, so that this is one command."
-    goes_on = all(line[:1] in {"", " ", "\t", "-"} for line in script.splitlines()[1:])
-    return told if goes_on else f"{told} For a shell, write: sh -c {_quoted(script)}"
+    return told if _goes_on(script) else f"{told} For a shell, write: {shell} -c {_quoted(script)}"
 
 
 def _windows(path: str) -> str:
@@ -260,112 +274,6 @@ def _notebook(words: Sequence[str]) -> list[str]:
         return []
     line = f"jupyter nbconvert --to notebook --execute {shlex.quote(file)}"
     return [f"{_cut(file, 80)} is a notebook, which python does not run. Write: {_cut(line)}"]
-
-
-def _typography(words: Sequence[str]) -> list[str]:
-    """About signs that word processors and web pages put in place of the ones that programs know."""
-    odd = [(word, *_typed_plainly(word)) for word in words]
-    odd = [row for row in odd if row[2]][:_MOST_SHOWN]
-    if not odd:
-        return []
-    signs = dict.fromkeys("".join(signs for _word, _fixed, signs in odd))
-    named = ", ".join(f"U+{ord(sign):04X}" for sign in [*signs][:_MOST_SHOWN])
-    shown = _cut(" ".join(word for word, _fixed, _signs in odd), 80)
-    fixed = _cut(" ".join(fixed for _word, fixed, _signs in odd), 80)
-    return [f"“{shown}” has signs that no program expects ({named}). Write: {fixed}"]
-
-
-def _typed_plainly(word: str) -> tuple[str, str]:
-    """The word with plain signs, and the signs that they replace."""
-    signs = ""
-    fixed = word
-    if dashed := _DASHED.match(word):
-        signs += "".join(sign for sign in dashed[0] if sign in _DASHES)
-        fixed = f"--{word[dashed.end() :]}"
-    # Within a sentence they are meant as they are.
-    if " " not in word and (bad := _SPACES.findall(fixed)):
-        signs += "".join(bad)
-        fixed = _SPACES.sub(" ", fixed)
-    start = fixed.rpartition("=")[2][:1] if "=" in fixed else fixed[:1]
-    if start in _QUOTES or (fixed[-1:] in _QUOTES and " " not in word):
-        signs += "".join(sign for sign in fixed if sign in _QUOTES)
-        fixed = "".join(_QUOTES.get(sign, sign) for sign in fixed)
-    return fixed, signs
-
-
-def _signs(text: str) -> Iterator[str]:
-    """Of a line, what a shell does not pass on as it stands, with what belongs to it; quoted signs are not."""
-    text = text.strip()
-    at, quote, is_word_start = 0, "", True
-    while at < len(text):
-        sign = text[at]
-        found, length = "", 1
-        if quote == "'":
-            quote = "" if sign == "'" else quote
-        elif sign == "\\":
-            length = 2
-            found = text[at : at + 2] if quote and text[at + 1 : at + 2] in {"$", "`"} else ""
-        elif found := _expansion(text, at, is_quoted=bool(quote)):
-            # A quote that belongs to it begins as any other.
-            length = len(found.rstrip("'\""))
-        elif sign in "'\"" and quote in {"", sign}:
-            quote = "" if quote else sign
-        elif not quote:
-            found = _bare(text, at, is_word_start=is_word_start)
-            length = len(found) or 1
-        if found:
-            yield found
-        if found == "#":
-            return
-        is_word_start = not quote and (sign.isspace() or sign in "|&;<>()")
-        at += length
-
-
-def _expansion(text: str, at: int, *, is_quoted: bool) -> str:
-    """A variable or a command whose output is put in, which also double quotes leave what it is; "": none."""
-    if text[at] == "`":
-        end = text.find("`", at + 1)
-        return text[at : end + 1] if end > 0 else "`"
-    variable = _VARIABLE.match(text, at)
-    is_plain = variable is None or (is_quoted and variable[0] in {"$'", '$"'})
-    return "" if is_plain or variable is None else variable[0]
-
-
-def _bare(text: str, at: int, *, is_word_start: bool) -> str:
-    """What only a sign outside of quotes begins; "": nothing."""
-    sign = text[at]
-    if (
-        sign in "\n*"
-    ):  # the other signs of patterns stand in addresses and lists, and seldom match a file
-        return sign
-    if operator := _OPERATORS.match(text, at) if sign in "|&;<>()" else None:
-        return operator[0]
-    if braces := _BRACES.match(text, at):
-        return braces[0]
-    if is_word_start and sign == "#":
-        return sign
-    home = _HOME.match(text, at) if is_word_start else None
-    return home[0] if home else ""
-
-
-def _unquoted(word: str) -> str:
-    """A word of a script, in which what a shell is to see stays as it is."""
-    if word in _OPERATOR_WORDS or word == "#" or word.startswith("~/"):
-        return word
-    if word.endswith(";"):
-        before = word.rstrip(";")
-        return f"{_unquoted(before) if before else ''}{word[len(before) :]}"
-    if assigned := _ASSIGNED.match(word):
-        value = word[assigned.end() :]
-        return f"{assigned[0]}{_unquoted(value) if value else ''}"
-    named = [match[0] for match in _NAMED.finditer(word)]
-    between = _NAMED.split(word)
-    if not named or all(shlex.quote(text) == text for text in between if text):
-        return word if named else shlex.quote(word)
-    quoted = _SPECIAL.sub(r"\\\g<0>", between[0])
-    for variable, text in zip(named, between[1:], strict=True):
-        quoted += variable + _SPECIAL.sub(r"\\\g<0>", text)
-    return f'"{quoted}"'
 
 
 def _quoted(script: str) -> str:

@@ -17,7 +17,7 @@ _BEGINS = ("", "{", "{{", "${a", "$(", "-", "a@")
 _REPEATED = (
     *("{", "}", "{,", ",", ".", "@", "@$", "a", "c", "1", "$", "${a", "$(", "`", "{{", "{{ ", " "),
     *("\t", "\\", "~", "~/", "-", "\u2010", "\u201c", "\u00a0", ";", "a;", "&& ", "x; && ", ">"),
-    *("A:\\", "'", '"', "="),
+    *("A:\\", "'", '"', "=", "1>", "t.py", "1\u2212", "\uff0c", "conda activate "),
 )
 _ENDS = ("", "X")
 
@@ -40,11 +40,15 @@ def _search(pattern: re.Pattern[str], *, anywhere: bool) -> None:
                 pass
 
 
-def _hint() -> None:
+def _hint_words() -> None:
     for text in _texts([""], _HINTED_CHARS):
         half = text[: len(text) // 2]
         for words in ([text, "x"], ["x", text, "x"], ["sh", text, "x"], [half, half], text.split()):
             word_hints(words)
+
+
+def _hint_lines() -> None:
+    for text in _texts([""], _HINTED_CHARS):
         try:
             typed_hints(text)
         except ValueError:  # a quote is missing
@@ -52,8 +56,10 @@ def _hint() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["hints"]:
-        _hint()
+    if sys.argv[1:] == ["words"]:
+        _hint_words()
+    elif sys.argv[1:] == ["lines"]:
+        _hint_lines()
     else:
         how, text, flags = sys.argv[1:]
         _search(re.compile(text, int(flags)), anywhere=how == "anywhere")

@@ -9,30 +9,23 @@ import pytest
 from jobs import command_line
 from jobs.kinds.training import commands
 from jobs.pod.protocol import placeholders
-from jobs.rules import shell_words
+from jobs.rules import shell_signs, shell_words, typography
 from tests.jobs.rules import hostile_words
 from tests.repository.test_documents import ROOT
 
 _LIMIT_S = 20
 PATTERNS = {
     f"{module.__name__}.{name}": value
-    for module in (shell_words, commands, placeholders, command_line)
+    for module in (shell_words, shell_signs, typography, commands, placeholders, command_line)
     for name, value in vars(module).items()
     if isinstance(value, re.Pattern)
 }
 # Which look at the beginning of a word only.
 AT_BEGIN = {
-    f"jobs.rules.shell_words.{name}"
-    for name in (
-        "_ASSIGNED",
-        "_ASSIGNMENT",
-        "_DASHED",
-        "_DRIVE",
-        "_HOME",
-        "_PYTHON",
-        "_PROMPT_END",
-        "_SCRIPT",
-    )
+    *(f"jobs.rules.shell_words.{name}" for name in ("ASSIGNMENT", "_ACTIVATION", "_PYTHON")),
+    *(f"jobs.rules.shell_words.{name}" for name in ("_OF_NOTEBOOKS", "_PROMPT_END", "_SCRIPT")),
+    *(f"jobs.rules.shell_signs.{name}" for name in ("ASSIGNMENT", "_ASSIGNED", "_HOME")),
+    *(f"jobs.rules.typography.{name}" for name in ("_DASHED", "_OPTION", "_RANGE")),
 }
 
 
@@ -54,6 +47,7 @@ def test_a_pattern(name: str) -> None:
     assert _ends(how, pattern.pattern, str(pattern.flags))
 
 
-def test_all_hints_of_a_command() -> None:
+@pytest.mark.parametrize("given", ["words", "lines"])
+def test_all_hints_of_a_command(given: str) -> None:
     assert PATTERNS.keys() >= AT_BEGIN
-    assert _ends("hints")
+    assert _ends(given)

@@ -87,7 +87,12 @@ env CUDA_VISIBLE_DEVICES=0 python t.py
 Rscript train.R --n 10
 java -Xmx2g -jar a.jar
 julia train.jl
-time python train.py
+/usr/bin/time -v python train.py
+conda run -n x python train.py
+bash -c 'python "$@"' sh train.py
+bash -c 'python train.py' train.py
+sh -c ./run.sh run.sh
+python train.py --re 'step:\d+'
 echo done
 python train.py --name Größe --other 试验
 """.strip()
@@ -96,6 +101,94 @@ python train.py --name Größe --other 试验
 )
 ORDINARY = [line.replace("\x00", "\n") for line in ORDINARY]
 ORDINARY.append("python train.py --prompt 'Er sagte: \u201eJa\u201c \u2013 und ging'")
+
+
+# Typed or given as words -> the same is said of both, once, with this line to write.
+OF_BOTH: dict[str, str] = {
+    "python t.py >log.txt": "sh -c 'python t.py >log.txt'",
+    "python t.py 2>err": "sh -c 'python t.py 2>err'",
+    "python t.py &>/log/all": "bash -c 'python t.py &>/log/all'",
+    "python t.py <in.txt": "sh -c 'python t.py <in.txt'",
+    "python t.py>log.txt": "sh -c 'python t.py>log.txt'",
+    "python t.py --at `date`": "sh -c 'python t.py --at `date`'",
+    "python t.py --run=r-`date`": "sh -c 'python t.py --run=r-`date`'",
+    "python t.py *.csv": "sh -c 'python t.py *.csv'",
+    "rm -f /log/*.ckpt": "sh -c 'rm -f /log/*.ckpt'",
+    "python a.py && rm -f *.x": "sh -c 'python a.py && rm -f *.x'",
+    "python t.py --seed {1..3}": "bash -c 'python t.py --seed {1..3}'",
+    "python t.py --model {small,large}": "bash -c 'python t.py --model {small,large}'",
+    "python t.py ~": "sh -c 'python t.py ~'",
+    "python t.py ~ada/data": "sh -c 'python t.py ~ada/data'",
+    "python t.py|tee log": "sh -c 'python t.py|tee log'",
+    "python t.py |tee log": "sh -c 'python t.py |tee log'",
+    "python a.py&&python b.py": "sh -c 'python a.py&&python b.py'",
+    "python a.py &&python b.py": "sh -c 'python a.py &&python b.py'",
+    "python t.py |& tee log": "bash -c 'python t.py |& tee log'",
+    "cd src && python t.py": "sh -c 'cd src && python t.py'",
+    "source a.sh && python t.py": "bash -c 'source a.sh && python t.py'",
+    "source a.sh": "bash -c 'source a.sh'",
+    "time python t.py": "bash -c 'time python t.py'",
+    "time python t.py | tee log": "bash -c 'time python t.py | tee log'",
+    "let x=1": "bash -c 'let x=1'",
+    "exit 0": "sh -c 'exit 0'",
+    "command python t.py": "Write: python t.py",
+    "command -v python": "sh -c 'command -v python'",
+    "!python t.py": "Write: python t.py",
+    "!python t.py | tee log": "sh -c 'python t.py | tee log'",
+    "%run t.py --lr 1": "Write: python t.py --lr 1",
+    "%pip install x": "Write: pip install x",
+    "$ python t.py": "Write: python t.py",
+    "$ python t.py | tee log": "sh -c 'python t.py | tee log'",
+    "conda activate x": "conda run --no-capture-output -n x COMMAND",
+    "conda activate x && python t.py": "conda run --no-capture-output -n x python t.py",
+    "source activate /envs/x; python t.py | tee log": (
+        "conda run --no-capture-output -p /envs/x sh -c 'python t.py | tee log'"
+    ),
+    "micromamba activate x && python t.py": "micromamba run -n x python t.py",
+    "bash -c python t.py": "bash -c 'python t.py'",
+    "/bin/bash -ec python t.py --lr 1": "/bin/bash -ec 'python t.py --lr 1'",
+    "bash -c python t.py > log": "bash -c 'python t.py > log'",
+    "sh -c 'python t.py' --lr 1": "sh -c 'python t.py --lr 1'",
+    "python t.py --data=C:/x/a.csv": "write: a.csv",
+    "python t.py --offset \u22121": "Write: -1",
+    "python t.py --lr=\u22120.1": "Write: --lr=-0.1",
+    "python t.py --lr 1e\u22123": "Write: 1e-3",
+    "python t.py --at [\u2212.5,\u20132]": "Write: [-.5,-2]",
+    "python t.py --pages 10\u201320": "Write: 10-20",
+    "python t.py --batch\u2013size 3": "Write: --batch-size",
+    "python t.py --batch\u2011size=a\u2011b": "Write: --batch-size=a\u2011b",
+    "python \u2013m pkg": "Write: -m",
+    "python t.py --learn\u00ading 3": "Write: --learning",
+    "python t.py --lr\u200b=3": "Write: --lr=3",
+    "python \u200et.py": "Write: t.py",
+    "python t.py --lr\uff1d3": "Write: --lr=3",
+    "python t.py --name\uff1d\u8bd5\u9a8c": "Write: --name=\u8bd5\u9a8c",
+    "python t.py --betas 0.9\uff0c0.99": "Write: 0.9,0.99",
+    "python t\u3002py": "Write: t.py",
+    "python t.py --con\ufb01g=con\ufb01g.yaml": "Write: --config=config.yaml",
+    "python t.py --name \u00b4a\u00b4": "Write: 'a'",
+}
+# Words that mean their signs, as programs that are given them do.
+MEANT: list[list[str]] = [
+    ["python", "t.py", "--unk", "<unk>", "--pad=<pad>", "--eos", "<|endoftext|>"],
+    ["python", "t.py", "--where", ">5", "--than", ">=1.0"],
+    ["pip", "install", "torch>=2.0,<3"],
+    ["python", "t.py", "--classes", "dog|cat", "--re", r"^a.*\.py$|b", "--langs", "java;python"],
+    ["python", "t.py", "--files", "/data/train-*.tfrecord", "--glob=*.py"],
+    ["python", "t.py", "--shards", "/data/shard-{000000..000999}.tar"],
+    ["python", "t.py", "model.layers=[*]", "seed={1..3}"],
+    ["python", "t.py", "--json", '{"a":1,"b":2}', "--re=x{1,3}"],
+    ["python", "t.py", "--betas", "(0.9,0.99)", "--sep", "~", "--color", "#ff0000"],
+    ["python", "t.py", "--prompt", "Use `date` and > or | {a,b} *.py ~ for it"],
+    ["python", "t.py", "--sep=;", "--quote", "`", "--x", "1"],
+    ["python", "calc.py", "3", "*", "4"],
+    ["find", "/data", "-name", "*.csv"],
+    ["sh", "-c", 'exec "$@"', "sh", "python", "t.py"],
+    ["python", "t.py", "--re", r"step:\d+", "--url", "s3://b/x", "--host", "a:/b"],
+    ["python", "t.py", "--text", "\u4f60\u597d\uff0c\u4e16\u754c", "--end=\u3002"],
+    ["python", "t.py", "--title", "Modell\u2013A", "--years", "2020 \u2013 2021"],
+    ["python", "t.py", "--name", "\u05d0\u200f\u05d1"],
+]
 
 
 def of_bash(line: str, folder: Path) -> list[str] | None:
@@ -128,6 +221,36 @@ def test_what_a_shell_treats_otherwise_is_said(line: str, folder: Path) -> None:
     hints = typed_hints(line)
     assert len(hints) in {1, 2}, hints
     assert "sh -c " in " ".join(hints)
+
+
+@pytest.mark.parametrize("line", OF_BOTH)
+def test_a_line_and_its_words_get_one_hint_that_leads_to_a_right_line(line: str) -> None:
+    (of_line,), (of_words,) = typed_hints(line), word_hints(shlex.split(line))
+    assert of_line == of_words
+    assert of_line.endswith(OF_BOTH[line])
+
+
+@pytest.mark.parametrize("words", MEANT, ids=" ".join)
+def test_signs_that_a_word_of_a_list_may_mean_get_no_hint(words: list[str]) -> None:
+    assert word_hints(words) == []
+    assert typed_hints(shlex.join(words)) == []
+
+
+def test_what_only_bash_itself_knows_is_no_program() -> None:
+    listed = subprocess.run(
+        ["bash", "-c", "compgen -bk"], capture_output=True, text=True, check=True, timeout=20
+    )
+    known = {*listed.stdout.split()} - {"]]", "}", ":"}
+    folders = [Path("/usr/bin"), Path("/bin")]
+    own = {name for name in known if not any((folder / name).exists() for folder in folders)}
+    assert len(own) > 40
+    for name in {*own, "time"}:
+        assert "no program" in " ".join(word_hints([name, "x"])), name
+
+
+def test_a_variable_for_a_shell_is_said_only_outside_its_script() -> None:
+    assert typed_hints('sh -c "cd src && python t.py --lr $LR"') == []
+    assert "$LR" in " ".join(typed_hints('sh -c "python t.py" "$LR" | tee log'))
 
 
 @pytest.mark.parametrize("line", ORDINARY)
