@@ -209,7 +209,10 @@ _Rows = list[tuple[tuple[str, ...], str]]
 
 
 def answers(body: Mapping[str, Any]) -> dict[str, str]:
-    """Path -> what to write here, for each field of another system's file; nothing for a body of ours."""
+    """Path -> what to write here, for each field of another system's file; nothing for a body of ours.
+
+    Of a file with very many fields the first are answered, and under "" stands how many more there are.
+    """
     kind = body.get("kind")
     if not isinstance(kind, str) or not body.keys() & {"apiVersion", "metadata", "spec"}:
         return {}
@@ -224,9 +227,11 @@ def answers(body: Mapping[str, Any]) -> dict[str, str]:
         "kind": f"A {kind} is not read; write a body of Homeport. Instead of kind, {topology}."
     }
     has_no_ps = kind == "TFJob" and not _has_servers(body)
+    more = 0
     for path, ours, names in _known(body, fields):
         if len(found) == _MOST_TOLD:
-            break
+            more += path not in found
+            continue
         name = names[1] if len(names) > 1 else ""
         is_first = (kind, name) == ("PyTorchJob", "Master") or (has_no_ps and name in _CHIEFS)
         if has_no_ps and name == "Evaluator":
@@ -238,6 +243,8 @@ def answers(body: Mapping[str, Any]) -> dict[str, str]:
         else:
             ours = ours.format(role="worker" if has_no_ps else _role(kind, names))
         found[path] = _sentence(ours)
+    if more:
+        found[""] = f"{more} more are not shown."
     return found
 
 

@@ -32,8 +32,10 @@ ARENA_WORDS = {
     **{word: word.removesuffix("job") for word in ("tf", "pytorch", "mpi", "jax")},
     **{f"{word}job": word for word in ("tf", "pytorch", "mpi", "jax")},
     **dict.fromkeys(("horovod", "horovodjob", "hj"), "mpi"),
-    **dict.fromkeys(("deepspeed", "deepspeedjob"), "pytorch"),
+    **dict.fromkeys(("deepspeed", "deepspeedjob", "dp"), "pytorch"),
+    "mj": "mpi",
 }
+_LIKE_FOLDERS = frozenset({"dp", "mj"})  # code of that name comes first, as it always did
 _OPERATOR = "brings a scheduler of its own, which would be a second queue inside one training. Run it on a cluster with its operator."
 # Others of Arena's words, unless a file of that name is meant -> why there is none, and what to do.
 UNOFFERED = {
@@ -42,7 +44,7 @@ UNOFFERED = {
         "Elastic training runs by torch-ddp: homeport submit . --topology torch-ddp --workers 4 --min-workers 2 "
         "-- torchrun train.py",
     ),
-    **dict.fromkeys(("ray", "rayjob"), f"Ray {_OPERATOR}"),
+    **dict.fromkeys(("ray", "rayjob", "rj"), f"Ray {_OPERATOR}"),
     **dict.fromkeys(("spark", "sparkjob"), f"Spark {_OPERATOR}"),
     **dict.fromkeys(
         ("volcano", "volcanojob", "vj"),
@@ -70,12 +72,13 @@ class SubmitCommand(Command):
         is_old = any(one.partition("=")[0] == "--mode" for one in args)  # of Arena, too
         if word in UNOFFERED and not Path(word).exists():
             raise usage_error(f"There is no homeport submit {word}.", UNOFFERED[word])
-        if word not in ARENA_WORDS and not is_old:
+        is_arena = word in ARENA_WORDS and not (word in _LIKE_FOLDERS and Path(word).exists())
+        if not is_arena and not is_old:
             return super().make_context(info_name, args, parent, **extra)
         from . import arena
 
-        found = arena.command(word if word in ARENA_WORDS else "mpi")
-        rest = args[1:] if word in ARENA_WORDS else args
+        found = arena.command(word if is_arena else "mpi")
+        rest = args[1:] if is_arena else args
         return found.make_context(f"{info_name} {word}".rstrip(), rest, parent, **extra)
 
 

@@ -75,11 +75,14 @@ def test_every_word_of_arena_is_answered_as_one(
     homeport: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for word in ("etjob", "et", "rayjob", "sparkjob", "volcanojob", "vj"):
+    for word in ("etjob", "et", "rayjob", "rj", "sparkjob", "volcanojob", "vj"):
         ran = homeport("submit", word, "--name", "a")
         assert (ran.code, f"There is no homeport submit {word}" in ran.err) == (2, True), ran.err
-    for word in ("horovodjob", "deepspeedjob"):
+    for word in ("horovodjob", "hj", "mj", "deepspeedjob", "dp"):
         assert "Usage: homeport submit" in homeport("submit", word, "--help").out
     # A file of that name is code, as it was.
     (tmp_path / "ray").mkdir()
+    (tmp_path / "dp").mkdir()
     assert "There is no homeport submit" not in homeport("submit", "ray").err
+    assert "(pytorch)" in homeport("submit", "deepspeedjob", "--help").out
+    assert "(pytorch)" not in homeport("submit", "dp", "--help").out

@@ -186,6 +186,26 @@ def test_every_field_of_a_large_file_is_answered(kind: str) -> None:
         assert found.startswith(begins), field
 
 
+@pytest.mark.parametrize("count", [10, 400])
+def test_no_field_of_a_very_large_file_ends_in_silence(count: int) -> None:
+    spec = {f"field{number}": 1 for number in range(count)}
+    told = other_words.answers({"apiVersion": "x/v1", "kind": "PyTorchJob", "spec": spec})
+    more = int(told.pop("", "0 more").partition(" ")[0])
+    assert len(told) + more == count + 2  # with apiVersion and kind
+
+
+@pytest.mark.django_db
+def test_a_very_large_file_says_last_what_is_not_shown() -> None:
+    body = {"kind": "PyTorchJob", "spec": {f"field{number}": 1 for number in range(400)}}
+    client = client_of(make_tenant("alice"))
+    by_rest = client.post("/api/v1/jobs/", json.dumps(body), "application/json").json()
+    asked = {"text": json.dumps(body), "changes": [], "has_code": False}
+    of_file = client.post("/api/v1/jobs/document/", json.dumps(asked), "application/json").json()
+    for answer in (by_rest, of_file):
+        assert answer["errors"][0]["field"] == "kind"
+        assert answer["errors"][-1]["text"] == "201 more are not shown."
+
+
 WORDS = st.sampled_from(
     ["spec", "env", "template", "containers", "metadata", "x", "replicas", "name"]
 )
