@@ -327,7 +327,7 @@ def command(typed: str) -> click.Command:
             told.append(f"{typed} is the kind of training here; the folder is ./{typed}")
         for text in told:
             session.terminal.tell(text, "dim")
-        wanted = ours.SubmitRequest(made, flag_of=flag_of(word))
+        wanted = ours.SubmitRequest(made, flag_of=ours.typed_as(given["set"], flag_of(word)))
         then = _tensorboard if given["tensorboard"] else None
         return carry_out(session, wanted, dry_run=dry_run, wait=wait, follow=follow, then=then)
 

@@ -16,14 +16,13 @@ from typing import Any, Callable
 
 import click
 
-from .exits import usage_error
+from . import yaml_values
+from .exits import ClientError, usage_error
 
 MAX_FILE_BYTES = 4 * 1024**2
 # Names on the way to each field, and its value; in the order in which they count.
 Changes = list[tuple[tuple[str, ...], Any]]
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?:in)?)?(?:(\d+)s)?", re.ASCII)
-# Numbers of base 60, and of base 8 as `010`, which YAML 1.1 has, and nobody means.
-_MISREAD = re.compile(r"[-+]?\d[^:]*:.+|[-+]?0[0_]*[1-7][0-7_]+")
 
 
 def duration_s(text: str) -> int:
@@ -152,7 +151,15 @@ def make(
     """
     name, said = options["file"], changes(options, command)
     wanted = of_file(name, read_text(name)) if name else SubmitRequest(dict(template or {}))
+    wanted.flag_of = name_of_typed(options, command)
     return with_changes(wanted, said, options["path"])
+
+
+def name_of_typed(options: Mapping[str, Any], command: list[str]) -> Callable[[str], str]:
+    """What says a field is called among options: the last one that said it."""
+    behind = ["command"] if command else []
+    behind += ["source"] if _source(options) else []
+    return typed_as(options["set"], but=behind)
 
 
 def with_changes(wanted: SubmitRequest, said: Changes, code: str | None) -> SubmitRequest:
@@ -229,13 +236,18 @@ def put_secrets(body: dict[str, Any], words: Sequence[str]) -> None:
 
 
 def set_values(words: Sequence[str]) -> list[tuple[str, Any]]:
-    """Path and value of `--set FIELD=VALUE`."""
-    found = []
+    """Path and value of `--set FIELD=VALUE`. Raises ClientError: some cannot be read; it names them all."""
+    found, wrong = [], []
     for text in words:
         path, equals, value = text.partition("=")
         if not path or not equals:
             raise usage_error(f"--set {text!r} has no value.", "Write --set FIELD=VALUE.")
-        found.append((path, _yaml(value, f"--set {path}")))
+        try:
+            found.append((path, yaml_values.read_field(path, value)))
+        except ClientError as error:
+            wrong.append(error.text)
+    if wrong:
+        raise usage_error("\n".join(wrong))
     return found
 
 
@@ -306,8 +318,8 @@ def of_file(name: str, text: str) -> SubmitRequest:
     Raises:
         ClientError: no body is in it.
     """
-    body = _yaml(text, name)
-    if not isinstance(body, dict) or not all(isinstance(key, str) for key in body):
+    body = yaml_values.read(text, name)
+    if not isinstance(body, dict):
         raise usage_error(
             f"{name} holds no training.", "It needs fields such as name, image and command."
         )
@@ -348,43 +360,6 @@ def read_text(name: str) -> str:
     return text
 
 
-def _yaml(text: str, where: str) -> Any:
-    import yaml
-
-    try:
-        for event in yaml.parse(text):
-            if isinstance(event, yaml.AliasEvent):
-                raise usage_error(f"{where} has an alias (*).", "Write the value out.")
-            if isinstance(event, yaml.ScalarEvent) and event.implicit[0]:
-                _check_number(event.value, where)
-        return _as_json(yaml.safe_load(text), where)
-    except RecursionError as error:
-        raise usage_error(f"{where} is nested too deeply.") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise usage_error(f"{where} is no YAML: {error}") from error
-
-
-def _check_number(written: str, where: str) -> None:
-    import yaml
-
-    if _MISREAD.fullmatch(written) and isinstance(value := yaml.safe_load(written), (int, float)):
-        told = f"{where}: YAML takes {written} for {value}."
-        raise usage_error(told, "Write that, or the text in quotes.")
-
-
-def _as_json(value: Any, where: str) -> Any:
-    """YAML has values that JSON has not; a date was meant as the text that it was."""
-    if isinstance(value, Mapping):
-        return {key: _as_json(inner, where) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_as_json(inner, where) for inner in value]
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    raise usage_error(f"{where} holds a value that is neither text, number, list nor object.")
-
-
 # --- refusals -------------------------------------------------------------------------------------
 
 _FLAG_OF = {
@@ -398,3 +373,25 @@ def flag_of(field: str) -> str:
     """What a field that the portal refuses is called on the command line."""
     path, dot, name = field.partition(".")
     return f"--env {name}" if path == "env" and dot else _FLAG_OF.get(field, field)
+
+
+def typed_as(
+    set_words: Sequence[str], others: Callable[[str], str] = flag_of, but: Sequence[str] = ()
+) -> Callable[[str], str]:
+    """Likewise, where `--set` said fields.
+
+    Args:
+        set_words: of `--set`.
+        others: what fields are called that it did not say.
+        but: fields that something behind it said again.
+    """
+    paths = [word.partition("=")[0] for word in set_words]
+
+    def name_of(field: str) -> str:
+        said = [path for path in paths if field == path or field.startswith(f"{path}.")]
+        if not said or any(field == path or field.startswith(f"{path}.") for path in but):
+            return others(field)
+        inner = field[len(said[-1]) + 1 :]
+        return f"--set {said[-1]}, {inner}" if inner else f"--set {said[-1]}"
+
+    return name_of

@@ -29,11 +29,12 @@ def make(
     name = options["file"]
     text, changes = body.read_text(name), body.changes(options, command)
     of_flags = {".".join(path) for path, _value in changes}
+    typed = body.name_of_typed(options, command)
 
     def name_of(field: str) -> str:
         """A field as the file has it, or as the flag that says it."""
         is_flag = any(field == path or field.startswith(f"{path}.") for path in of_flags)
-        return body.flag_of(field) if is_flag else field
+        return typed(field) if is_flag else field
 
     asked = {
         "text": text,

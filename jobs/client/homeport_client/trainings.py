@@ -363,13 +363,14 @@ def continue_job(
 
     Another command stands behind --.
     """
-    from .body import SubmitRequest, set_fields
+    from .body import SubmitRequest, set_fields, typed_as
     from .submit import post, print_hints, tell_submitted
 
     found = find_job(session.rest, job, session.terminal)
     given = {"name": name, "command": session.command}
     said = {field: value for field, value in given.items() if value}
-    wanted = SubmitRequest({"continue_from": found["id"], **said})
+    flag_of = typed_as(options["set"])
+    wanted = SubmitRequest({"continue_from": found["id"], **said}, flag_of=flag_of)
     set_fields(wanted.body, options["set"])
     made = post(session, wanted)
     print_hints(session, made)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homeport_client import body
+from homeport_client import body, yaml_values
 from homeport_client.body import FIELDS, duration_s, name_of
 from homeport_client.exits import REFUSED, USAGE, ClientError
 from homeport_client.pack import pack, select
@@ -90,7 +90,7 @@ def test_a_file_of_10_mb_is_refused_before_it_is_parsed(
 ) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(text)
-    monkeypatch.setattr(body, "_yaml", lambda *_: pytest.fail("it is parsed"))
+    monkeypatch.setattr(yaml_values, "read", lambda *_: pytest.fail("it is parsed"))
     with pytest.raises(ClientError, match=r"job\.yaml is too large for a training's description"):
         wanted("-f", str(path))
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
@@ -117,6 +117,86 @@ def test_what_yaml_takes_for_another_number_is_refused(value: str) -> None:
         body.set_values([f"deadline_s={value}"])
     for said, taken in (("07", 7), ("1_0", 10), ("0x3", 3), ("'8:00'", "8:00"), ("2h", "2h")):
         assert body.set_values([f"deadline_s={said}"]) == [("deadline_s", taken)]
+
+
+# What is typed -> all that is said of it.
+NO_TEXT = {
+    ("--set", "env.DEBUG=yes"): [
+        """--set env.DEBUG: this must be text, not yes; write --set 'env.DEBUG="yes"'."""
+    ],
+    ("--set", "env.A=010", "--set", "retries=2", "--set", "env.B="): [
+        """--set env.A: this must be text, not 010; write --set 'env.A="010"'.""",
+        """--set env.B: this must be text, not nothing; write --set 'env.B=""'.""",
+    ],
+    ("--set", "env={A: 1e-3, B: x, C: true, D: 1.0}"): [
+        "--set env:",
+        'C must be text, not true; write "true".',
+        'D must be text, not 1.0; write "1.0".',
+    ],
+    ("--set", "replicas.ps.command=[python, t.py, --n, 10]"): [
+        '--set replicas.ps.command: 3 must be text, not 10; write "10".'
+    ],
+}
+
+
+@pytest.mark.parametrize("words", NO_TEXT, ids=" ".join)
+def test_a_number_where_text_belongs_is_named_by_set_as_it_is_written(
+    homeport: CommandLine, words: tuple[str, ...]
+) -> None:
+    ran = homeport("submit", "--image", "a:1", *words, "--", "true")
+    assert ran.code == USAGE
+    assert [line.strip() for line in ran.err.removeprefix("error: ").splitlines()] == NO_TEXT[words]
+
+
+def test_what_set_says_is_taken_as_it_is_written() -> None:
+    assert made("a.py", "--set", "env.AT=2026-11-24 10:00:00", "--set", 'env.B="yes"')["env"] == {
+        "AT": "2026-11-24 10:00:00",
+        "B": "yes",
+    }
+
+
+def test_a_refused_field_is_named_by_the_flag_that_said_it(
+    homeport: CommandLine, portal: Scripted
+) -> None:
+    fields = ("env.A", "retries", "replicas.worker.cpu", "secrets.a", "command")
+    errors = [{"field": name, "text": "No."} for name in fields]
+    portal.answers["POST jobs/preview/"] = Answer({"errors": errors}, 400)
+    said = ["env.A=x", "replicas.worker={cpu: 1}", "command=[b]", "secrets.a=env"]
+    options = [word for one in said for word in ("--set", one)]
+    ran = homeport("submit", "--retries", "1", *options, "--dry-run", "--", "a")
+    assert [line.strip() for line in ran.err.splitlines()][1:6] == [
+        "--set env.A: No.",
+        "--retries: No.",
+        "--set replicas.worker, cpu: No.",
+        "--set secrets.a: No.",
+        "the words behind --: No.",
+    ]
+
+
+# What a file says -> what --list-files says of it, which sends nothing to the portal.
+LISTED_WRONG = {
+    "source: {dir: a}\nsource: {dir: b}\n": "line 2 (“source: {dir: b}”): source is given twice; keep one.",
+    "source: {dir: a, dir: b}\nname: x\n": "line 1 (“source: {dir: a, dir: b}”): dir is given twice; keep one.",
+    "source: {dir: a}\n---\nsource: {dir: b}\n": "one document only",
+    "source: &a {dir: a}\nname: x\n": "& and *",
+    "source: !!map {dir: a}\nname: x\n": "tags (!) are not taken",
+    "source: {dir: a, ref: x}\nname: x\n": "stands alone",
+}
+
+
+@pytest.mark.parametrize("text", LISTED_WRONG)
+def test_files_of_what_no_document_may_be_are_not_listed(
+    homeport: CommandLine, portal: Scripted, tmp_path: Path, text: str
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.py").write_text("")
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    ran = homeport("submit", "-f", str(file), "--list-files")
+    assert (ran.code, ran.out) == (USAGE, "")
+    assert LISTED_WRONG[text] in ran.err
+    assert not portal.asked
 
 
 TIMES = {
