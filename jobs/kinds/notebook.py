@@ -23,8 +23,8 @@ from jobs.kinds.interactive.spec import NotebookSpec
 from jobs.kinds.interactive.startup import ServedApp
 from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.spec import spec_of
-from jobs.kinds.training.fields import SecretUses
 from jobs.kinds.training.submit import check_secrets
+from jobs.kinds.training.variables import SecretUses
 from jobs.models import Workload
 from jobs.rules.requests import RoleRequest
 from jobs.rules.states import Desired, WorkloadState

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobs import limits
-from jobs.kinds.training.fields import variable_problem
+from jobs.kinds.training.variables import variable_problem
 from jobs.models import UserSecret, Workload
 from jobs.secrets.sealing import seal
 from portal import live, room

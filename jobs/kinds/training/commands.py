@@ -12,9 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from jobs import command_line
-from jobs.kinds.training.fields import MAX_COMMAND_BYTES, variable_problem
+from jobs.kinds.training.fields import MAX_COMMAND_BYTES
 from jobs.kinds.training.manifests import environment_of
 from jobs.kinds.training.spec import TrainingSpec
+from jobs.kinds.training.variables import variable_problem
 from jobs.pod.protocol import placeholders
 from jobs.pod.protocol.placeholders import ReplicaContext
 from jobs.rules.hosts import PORT, addresses

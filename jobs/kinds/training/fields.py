@@ -1,6 +1,6 @@
 """Fields of the body that asks for a training: what each takes, refuses and writes.
 
-Nothing here touches the cluster, and only the lookup of a secret touches the database.
+Nothing here touches the cluster or the database.
 """
 
 import json
@@ -16,7 +16,6 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.fields import empty
 
-from jobs.models import UserSecret
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS, FLAGS
 from jobs.rules import other_words
 from jobs.rules.requests import RoleRequest, parse_indexes
@@ -44,22 +43,13 @@ from portal.web.fields import (
 )
 
 AnyField = serializers.Field[Any, Any, Any, Any]
-ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 SUCCESS_POLICIES = tuple(SuccessPolicy)
 NO_COMMAND = "Replicas of this role run a program of Homeport; give the command to another role."
-NO_SECRET = "You have no such secret."
 INDEXES = re.compile(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*", re.ASCII)
 MAX_INDEXES_CHARS = 4000
-MAX_ENV = 64
-MAX_ENV_VALUE_BYTES = 4096
 MOST_SHOWN = 5  # wrong parts of one field
 MAX_COMMAND_WORDS = 256
 MAX_COMMAND_BYTES = 64 * 1024
-# These change how the node or the runtime works (CVE-2025-23266 used LD_PRELOAD of an image), or
-# are set by the cluster itself.
-FORBIDDEN_ENV = re.compile(
-    r"LD_.*|NVIDIA_.*|KUBERNETES_.*|HOMEPORT_.*|TF_CONFIG|CUDA_VISIBLE_DEVICES"
-)
 
 
 def refuse(code: str, text: str, at: str | None = None) -> NoReturn:
@@ -71,7 +61,7 @@ def refuse(code: str, text: str, at: str | None = None) -> NoReturn:
     raise serializers.ValidationError(wrong if at is None else {at: wrong})
 
 
-def _not_text(
+def not_text(
     problem: str, before: str, value: Any, field: AnyField, part: object
 ) -> serializers.ErrorDetail:
     """What to write in place of a number or the like, which is not taken for text.
@@ -96,7 +86,7 @@ def has_controls(text: str) -> bool:
     return "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def _topology_of(field: AnyField) -> Topology:
+def topology_of(field: AnyField) -> Topology:
     """The topology that the body of a field asks for; while there is no such one, a single replica."""
     asked = field.parent.initial_data.get("topology")
     return TOPOLOGIES.get(asked, SINGLE) if isinstance(asked, str) else SINGLE
@@ -104,7 +94,7 @@ def _topology_of(field: AnyField) -> Topology:
 
 def _runs_no_command(field: AnyField) -> bool:
     """Whether all replicas that its body asks for run programs of ours."""
-    topology, asked = _topology_of(field), field.parent.initial_data.get("replicas")
+    topology, asked = topology_of(field), field.parent.initial_data.get("replicas")
     given = asked if isinstance(asked, Mapping) else {}
     wanted = [name for name, body in given.items() if not _is_none(body)]
     roles = [role.name for role in topology.roles if role.least or role.name in wanted]
@@ -141,7 +131,7 @@ class Command(AnyField):
         if not isinstance(data, list | tuple) or not data:
             self.fail("required")
         wrong = {
-            str(number): _not_text("Each word of the command must be text", "", word, self, number)
+            str(number): not_text("Each word of the command must be text", "", word, self, number)
             for number, word in enumerate(data)
             if not isinstance(word, str)
         }
@@ -226,7 +216,7 @@ class Replicas(AnyField):
 
     def get_default(self) -> dict[str, Any]:
         return self.to_internal_value(
-            {role.name: {} for role in _topology_of(self).roles if role.least}
+            {role.name: {} for role in topology_of(self).roles if role.least}
         )
 
     def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
@@ -235,7 +225,7 @@ class Replicas(AnyField):
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         if not isinstance(data, Mapping):
             refuse("invalid", "This must be an object with one entry for each role.")
-        topology = _topology_of(self)
+        topology = topology_of(self)
         asked = {str(name): body for name, body in data.items()}
         for role in topology.roles:
             if role.least == 0 and _is_none(asked.get(role.name)):
@@ -290,120 +280,6 @@ def _is_none(body: Any) -> bool:
     """Whether an optional role is asked for with no replica, as a form with empty fields does."""
     count = body.get("count") if isinstance(body, Mapping) else None
     return count in ("0", 0) and not isinstance(count, bool)
-
-
-@extend_schema_field(serializers.DictField(child=serializers.CharField()))
-class Variables(AnyField):
-    """Names and values; what is falsy stands for none."""
-
-    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
-        return super().validate_empty_values(data or empty)
-
-    def to_internal_value(self, data: Any) -> dict[str, str]:
-        if not isinstance(data, Mapping):
-            refuse("invalid", "This must be an object of names and values.")
-        if len(data) > MAX_ENV:
-            refuse("too_many", f"At most {MAX_ENV} variables; there are {len(data)}.")
-        topology = _topology_of(self)
-        wrong = {}
-        for name, value in data.items():
-            if problem := variable_problem(name, value, topology):
-                code, text = problem
-                error = serializers.ErrorDetail(text, code)
-                if (
-                    isinstance(name, str)
-                    and ENV_NAME.fullmatch(name)
-                    and not isinstance(value, str)
-                ):
-                    error = _not_text(
-                        "A variable's value must be text", f"{name}: ", value, self, name
-                    )
-                wrong[str(name)[:80]] = [error]
-            if len(wrong) == MOST_SHOWN:  # a pasted file of wrong lines would flood the page
-                break
-        if wrong:
-            raise serializers.ValidationError(wrong)
-        return dict(data)
-
-    def to_representation(self, value: Mapping[str, str | None]) -> dict[str, str | None]:
-        return dict(value)
-
-
-def variable_problem(
-    name: Any, value: Any = "", topology: Topology = SINGLE
-) -> tuple[str, str] | None:
-    """Why a program cannot have such a variable, as code and text; None: it can."""
-    if not isinstance(name, str) or not ENV_NAME.fullmatch(name):
-        return "invalid_name", "A variable's name has letters, digits and underscores only."
-    if name in topology.env:
-        return "forbidden_name", f"{name} is set by the topology {topology.name}."
-    if FORBIDDEN_ENV.fullmatch(name):
-        return "forbidden_name", f"{name} is set by the cluster and cannot be chosen."
-    if not isinstance(value, str):
-        return "invalid", "A variable's value must be text."
-    if has_controls(value):
-        return "invalid", "The value has characters that cannot be passed on."
-    if len(value.encode()) > MAX_ENV_VALUE_BYTES:
-        return "too_long", f"A value has at most {MAX_ENV_VALUE_BYTES} bytes."
-    return None
-
-
-@extend_schema_field(serializers.DictField(child=serializers.ChoiceField(["env", "files"])))
-class SecretUses(AnyField):
-    """Names of own secrets, each with what the program is given: its values as variables or as files."""
-
-    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
-        return super().validate_empty_values(data or empty)
-
-    def to_internal_value(self, data: Any) -> dict[str, str]:
-        if not isinstance(data, Mapping):
-            refuse("invalid", "This must be an object of names with env or files.")
-        env = self.parent.initial_data.get("env")
-        variables = set(env) if isinstance(env, Mapping) else set()
-        for name, use in data.items():
-            if use not in ("env", "files"):
-                refuse("invalid_choice", "This must be env or files.", str(name)[:80])
-            keys = usable_secret(self, name, str(name)[:80]).keys
-            if use == "env":
-                self._check_variables(name, keys, variables)
-                variables = variables | set(keys)
-        return dict(data)
-
-    def _check_variables(self, name: str, keys: list[str], others: set[str]) -> None:
-        for key in keys:
-            if problem := variable_problem(key, topology=_topology_of(self)):
-                code, text = problem
-                refuse(code, f"{text} Use this secret as files, or rename {key}.", name)
-            if key in others:
-                text = f"{key} is also a variable, or a key of another secret that is used so."
-                refuse("duplicate_name", text, name)
-
-    def to_representation(self, value: Mapping[str, str]) -> dict[str, str]:
-        return dict(value)
-
-
-def usable_secret(field: AnyField, name: Any, at: str) -> UserSecret:
-    """The secret of this name of the person who asks.
-
-    Args:
-        at: the part of the field that names it.
-
-    Raises:
-        ValidationError: there is none, it is for pulling images, or the cluster has lost it.
-    """
-    rows = UserSecret.objects.filter(tenant=field.context["tenant"], is_deleted=False)
-    # PostgreSQL does not look for a text with NUL in it.
-    wanted = "" if has_controls(str(name)) else str(name)[:80]
-    row: UserSecret | None = rows.filter(name=wanted).first()
-    if row is None:
-        refuse("not_found", NO_SECRET, at)
-    if row.kind != UserSecret.Kind.GENERIC:
-        text = "This secret is for pulling images: every pod has it, and no program is given it."
-        refuse("invalid", text, at)
-    if row.state == "lost":
-        text = "The cluster no longer has this secret. Enter its values again on the page Secrets."
-        refuse("secret_gone", text, at)
-    return row
 
 
 @extend_schema_field(serializers.ListField(child=serializers.ChoiceField(FLAGS)))

@@ -27,16 +27,15 @@ from jobs.kinds.training.fields import (
     PoolName,
     Readers,
     Replicas,
-    SecretUses,
     SuccessPolicyName,
     TopologyName,
-    Variables,
     readers_of,
     written,
 )
 from jobs.kinds.training.images import TrainingImage
 from jobs.kinds.training.source import SourceSerializer
 from jobs.kinds.training.spec import PRIORITIES, RunPolicy, TrainingSpec
+from jobs.kinds.training.variables import SecretUses, Variables
 from jobs.rules import other_words
 from jobs.rules.queue.state import HIGH, LOW, NORMAL
 from jobs.rules.restarts import RestartPolicy

@@ -10,8 +10,9 @@ from uuid import UUID
 from rest_framework import serializers
 from rest_framework.fields import empty
 
-from jobs.kinds.training.fields import has_controls, refuse, usable_secret
+from jobs.kinds.training.fields import has_controls, refuse
 from jobs.kinds.training.private import HIDDEN
+from jobs.kinds.training.variables import usable_secret
 from jobs.models import Bundle
 from jobs.rules.code_addresses import RepositoryPage, cannot_be_unpacked, find_page
 from portal.errors import FieldError

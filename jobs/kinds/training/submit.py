@@ -6,9 +6,9 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from jobs.kinds.training.continuing import check_folder
-from jobs.kinds.training.fields import NO_SECRET
 from jobs.kinds.training.source import NO_UPLOAD
 from jobs.kinds.training.spec import KEY, TrainingSpec
+from jobs.kinds.training.variables import NO_SECRET
 from jobs.models import Bundle, UserSecret, Workload
 from portal.errors import FieldError, Refused
 from tenants.models import Tenant
