@@ -114,7 +114,11 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
     ),
     (codes.READ_ONLY, NEAR, (r"\[Errno 30\]", r"Read-only file system")),
     (codes.FILE_MISSING, NEAR, (r"^FileNotFoundError: ", r"NotFoundError: .*No such file")),
-    (codes.NOT_PERMITTED, NEAR, (r"^PermissionError: ", r": Permission denied$")),
+    (
+        codes.NOT_PERMITTED,
+        NEAR,
+        (r"^PermissionError: ", r": Permission denied$", r"^\S+:\d+: permission denied: "),
+    ),
     (codes.HOST_MEMORY, NEAR, (r"^MemoryError\b", r"std::bad_alloc", r"Cannot allocate memory")),
     (
         codes.NAME_UNKNOWN,
@@ -129,7 +133,7 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
     ),
     (codes.SYNTAX_ERROR, NEAR, (r"^(?:SyntaxError|IndentationError|TabError): ",)),
     # What follows is what shells and interpreters print about what they were to run: CPython, perl, Rscript, node,
-    # ruby, julia, java, dash, bash, zsh, busybox, coreutils, and MPICH's Hydra.
+    # ruby, julia, java, PHP, lua, dash, bash, zsh, busybox, mksh, tcsh, coreutils, util-linux, and MPICH's Hydra.
     (
         codes.WINDOWS_LINES,
         NEAR,
@@ -140,17 +144,36 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
             r"(?:\\r|\^M): bad interpreter: ",
         ),
     ),
+    # A path, and not the name of a command: what was to run, where a shell or a launcher looked for it.
+    (
+        codes.SCRIPT_MISSING,
+        NEAR,
+        (
+            r"^(?:\S*sh: (?:exec: (?:line \d+: )?)?|\S+: (?:line )?\d+: (?:exec: )?)[^\s:]*/[^:]*: not found$",
+            r"^E: \S+: [^\s:]*/[^:]*: inaccessible or not found$",
+            r"^[^\s:]*/[^:]*: Command not found\.$",
+            r"^(?:\S*env|nice|xargs): ['\u2018]?[^\s:]*/[^:]*: No such file or directory$",
+            r"^\w+: (?:failed to (?:run|execute) (?:command )?|can't execute |cannot run )[^\s:]*/[^:]*: No such file or",
+            # What it was to read into itself.
+            r"^\S+: (?:(?:line )?\d+: )?(?:\.|source): .+: (?:file )?not found$",
+            r"^\S+: (?:\.|source): line \d+: .+: not found$",
+            r"^\S+: (?:\d+: )?(?:\.|source): (?:line \d+: )?(?:[Cc]an't|cannot) open ",
+            r"^\S+:(?:\.|source):\d+: no such file or directory: ",
+        ),
+    ),
     (
         codes.SHELL_COMMAND_MISSING,
         NEAR,
         (
             r"^\S+: (?:line )?\d+: .+: (?:command )?not found$",
             r"^\S*sh: [^:]+: (?:command )?not found$",
-            r"^zsh:\d+: (?:command not found|no such file or directory): ",
+            r"^E: \S+: [^:]+: inaccessible or not found$",
+            r"^[^\s:]+: Command not found\.$",
+            r"^\S+:\d+: command not found: ",
             r"^\S+: line \d+: .+: cannot execute: required file not found$",
             r": bad interpreter: ",
-            r"^\S*env: .+: No such file or directory$",
-            r"^\w+: failed to (?:run|execute) (?:command )?.+: No such file or directory$",
+            r"^(?:\S*env|nice|xargs): .+: No such file or directory$",
+            r"^\w+: (?:failed to (?:run|execute) (?:command )?|can't execute |cannot run ).+: No such file or directory$",
         ),
     ),
     (
@@ -161,10 +184,12 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
             r"^\S+: can't find '__main__' module in ",
             r"^\S*py\S*: No module named ",
             r"^\S*py\S*: Error while finding (?:module specification|spec) for ",
-            r"^\S*sh: (?!line \d)[^:]+: No such file or directory$",
-            r"^\S*sh: (?:\d+: )?(?:[Cc]an't|cannot) open ",
+            r"^(?:E: )?\S*sh: (?!line \d)[^:]+: No such file or directory$",
+            # Behind another number than 0, or without quotes, it is a redirection.
+            r"^\S*sh: (?:0: )?(?:[Cc]an't|cannot) open (?!.+: no such file$)",
             r"^\S*sh: (?!\d)[^:]+: cannot open \[",
             r"^Can't open perl script ",
+            r"^Could not open input file: ",
             r"^Fatal error: cannot open file '",
             r"^ruby: No such file or directory -- ",
             r"^ERROR: (?:LoadError: )?SystemError: opening file ",
@@ -184,4 +209,40 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
 )
 KNOWN: List[Tuple[str, int, Pattern[str]]] = [
     (code, depth, re.compile("|".join(parts))) for code, depth, parts in _LINES
+]
+# What shells print of a command as of a redirection: which it was the exit code tells.
+_OF_SHELLS: Tuple[Tuple[str, Tuple[int, ...], Tuple[str, ...]], ...] = (
+    (
+        codes.SCRIPT_MISSING,
+        (codes.EXIT_NOT_FOUND,),
+        (
+            r"^\S+: line \d+: [^\s:]*/[^:]*: No such file or directory$",
+            r"^\S+:\d+: no such file or directory: \S*/",
+        ),
+    ),
+    (
+        codes.SCRIPT_MISSING,
+        (codes.EXIT_NOT_EXECUTABLE,),
+        (r"^\S+: line \d+: [^:]+: Is a directory$", r"^(\S+): \1: Is a directory$"),
+    ),
+    (
+        codes.SCRIPT_MISSING,
+        (1,),
+        (r"^\S+: line \d+: [^:]+\.(?:ba|k|z)?sh: No such file or directory$",),
+    ),
+    (
+        codes.FILE_MISSING,
+        (1, 2),
+        (
+            r"^\S+: line \d+: .+: No such file or directory$",
+            r"^\S+:\d+: no such file or directory: ",
+            r"^\S+:cd:\d+: no such file or directory: ",
+            r"^\S+: \d+: (?:[Cc]an't|cannot) (?:open .+: No such file|create .+: Directory nonexistent)$",
+            r"^\S+: can't (?:open .+: no such file|create .+: nonexistent directory)$",
+            r"^\S+: (?:\d+: )?cd: (?:line \d+: )?can't cd to ",
+        ),
+    ),
+)
+OF_SHELLS: List[Tuple[str, Tuple[int, ...], Pattern[str]]] = [
+    (code, exit_codes, re.compile("|".join(parts))) for code, exit_codes, parts in _OF_SHELLS
 ]

@@ -9,9 +9,10 @@ traceback, or the last line that reports an error, are the program's last words.
 import re
 from typing import Dict, NamedTuple, Optional, Sequence, Set
 
-from jobs.pod.causes import ANYWHERE, KNOWN, NEAR, NEAR_OF_NODE
+from jobs.pod.causes import ANYWHERE, KNOWN, NEAR, NEAR_OF_NODE, OF_SHELLS
 from jobs.pod.protocol import codes
 from jobs.pod.redaction import Redaction
+from jobs.pod.scripts import Scripts
 from jobs.pod.tail import OutputTail
 
 LINE_CHARS = 300
@@ -35,16 +36,23 @@ class Finding(NamedTuple):
 _LASTING = {codes.DISK_FULL, codes.VOLUME_LOST}
 _OF_MINUS_ONE = 255  # sys.exit(-1), which no signal is
 # What a shell tells of a command: the cause,
-_OF_LAST_COMMAND = {codes.WINDOWS_LINES, codes.SHELL_COMMAND_MISSING, codes.SCRIPT_MISSING}
+_OF_LAST_COMMAND = {
+    codes.WINDOWS_LINES,
+    codes.SHELL_COMMAND_MISSING,
+    codes.SCRIPT_MISSING,
+    codes.FILE_MISSING,
+}
+_BY_CONVENTION = {codes.EXIT_NOT_EXECUTABLE, codes.EXIT_NOT_FOUND}
+_OF_SCRIPT = 2
 # ... and, behind other lines, where it ended with such an exit code: of shells, and for a script of CPython, dash, perl
 # and Rscript; others have codes of their own.
 _EXIT_CODES: Dict[str, Set[int]] = {
-    codes.SHELL_COMMAND_MISSING: {codes.EXIT_NOT_EXECUTABLE, codes.EXIT_NOT_FOUND},
-    codes.SCRIPT_MISSING: {2, codes.EXIT_NOT_EXECUTABLE, codes.EXIT_NOT_FOUND},
+    codes.SHELL_COMMAND_MISSING: _BY_CONVENTION,
+    codes.SCRIPT_MISSING: {_OF_SCRIPT, *_BY_CONVENTION},
 }
 _EXIT_CODES_OF_OTHERS = {
-    1: re.compile(  # node, ruby, julia, java, lua
-        r"^Error: Cannot find module '/|^ruby: |^ERROR: (?:LoadError: )?SystemError: |"
+    1: re.compile(  # node, ruby, julia, java, PHP, lua
+        r"^Error: Cannot find module '/|^ruby: |^Could not open input file: |^ERROR: (?:LoadError: )?SystemError: |"
         r"^Error: (?:Unable to access jarfile|Could not find or load main class) |^\S*lua\S*: "
     ),
     255: re.compile(r"\bexecvp error on file "),  # Hydra
@@ -115,7 +123,12 @@ _ERROR = re.compile(
     r"[Pp]ermission denied|[Nn]ot permitted|[Ff]ailed to)\b"
 )
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*: ")
-_NO_SUCH_COMMAND = re.compile(r"^\S+: line \d+: [^:]+: No such file or directory$")
+# The path that a shell or a launcher did not find, between such signs.
+_PATH = re.compile(
+    r"(?:^|[\s'\u2018])([^\s:'\u2018]*/[^:'\u2019]*)['\u2019]?: (?:.*not found\.?|No such file or directory)$|"
+    r": no such file or directory: (\S*/.*)$"
+)
+_READ_BY_PATH = re.compile(r": (?:\.|source): (?:line \d+: )?([^\s/:]+): (?:file )?not found$")
 _OF_A_SHELL = re.compile(r"^[^\s:]+: .+: \S")  # in whatever language
 ROW_CHARS = 4096  # of a line at most
 
@@ -197,7 +210,7 @@ class LastLines:
         for line in near:
             if _ERROR.search(line[:2000]) and not _NO_ERROR.search(line[:2000]):
                 return line
-        if exit_code in {codes.EXIT_NOT_FOUND, codes.EXIT_NOT_EXECUTABLE}:
+        if exit_code in _BY_CONVENTION:
             return next((line for line in near if _OF_A_SHELL.match(line[:2000])), "")
         return ""
 
@@ -248,7 +261,7 @@ def diagnose(
     *,
     redaction: Optional[Redaction] = None,
     command: Sequence[str] = (),
-    windows_script: str = "",
+    scripts: Optional[Scripts] = None,
     slots: int = 0,
 ) -> Optional[Finding]:
     """What the end of an output says about the cause, without what is secret; None when it says nothing.
@@ -256,13 +269,16 @@ def diagnose(
     Args:
         exit_code: of the program; 128 + n when signal n ended it.
         command: what was run, for what only it shows: a launcher's options.
-        windows_script: words about a shell's script with the line ends of Windows; empty: none was run.
+        scripts: those that were run; None: none can be looked at.
         slots: of all hosts of mpirun; 0: it is not known.
     """
     output = LastLines(tail)
     found = _of_mpi(output, command, slots) or _of_notebook(output) or _of_line(output, exit_code)
+    if found is not None and found.code == codes.SCRIPT_MISSING:
+        found = _of_script(found, scripts)
     words = found.detail if found is not None else output.last_words(exit_code)
     is_shells = found is None or found.code in _OF_LAST_COMMAND
+    windows_script = scripts.windows_words if scripts is not None else ""
     if windows_script and is_shells and not output.exception:
         found = Finding(codes.WINDOWS_LINES, "; ".join(filter(None, [windows_script, words])))
     if found is None:
@@ -296,11 +312,26 @@ def _of_line(output: LastLines, exit_code: int) -> Optional[Finding]:
             if pattern.search(line[:2000]) and _may_be_cause(code, line, distance, exit_code):
                 is_shells = exit_code == codes.EXIT_NOT_EXECUTABLE and code == codes.NOT_PERMITTED
                 return Finding(codes.COMMAND_NOT_EXECUTABLE if is_shells else code, line)
-        if distance:
-            continue
-        if exit_code == codes.EXIT_NOT_FOUND and _NO_SUCH_COMMAND.search(line[:2000]):
-            return Finding(codes.SHELL_COMMAND_MISSING, line)
+        for code, exit_codes, pattern in OF_SHELLS:
+            # It goes on behind a file that it could not read.
+            is_near = distance == 0 or (distance < NEAR and exit_code in _BY_CONVENTION)
+            if exit_code in exit_codes and is_near and pattern.search(line[:2000]):
+                return Finding(code, line)
     return None
+
+
+def _of_script(found: Finding, scripts: Optional[Scripts]) -> Finding:
+    """What was to run is not there; or it is, and its interpreter is not, of which some shells say the same."""
+    line = found.detail[:2000]
+    by_path = _READ_BY_PATH.search(line)
+    if by_path is not None:
+        how = f"; sh looks for it in PATH, so write . ./{by_path.group(1)}"
+        return Finding(found.code, found.detail + how)
+    named = _PATH.search(line)
+    if named is None or scripts is None:
+        return found
+    obstacle = scripts.find_obstacle(named.group(1) or named.group(2))
+    return found if obstacle is None else Finding(obstacle.reason, obstacle.text)
 
 
 def _may_be_cause(code: str, line: str, distance: int, exit_code: int) -> bool:
@@ -309,6 +340,8 @@ def _may_be_cause(code: str, line: str, distance: int, exit_code: int) -> bool:
         return True
     if exit_code > codes.SIGNAL_BASE and exit_code not in _EXIT_CODES_OF_OTHERS:
         return False
+    if distance and exit_code == _OF_SCRIPT and line.endswith("not found"):
+        return False  # a shell ends so for what it was told to run itself only
     of_others = _EXIT_CODES_OF_OTHERS.get(exit_code)
     is_of_others = of_others is not None and of_others.search(line[:2000]) is not None
     return distance == 0 or exit_code in _EXIT_CODES[code] or is_of_others

@@ -45,6 +45,7 @@ RUNNER_MODULES = (
     "ratelimit",
     "redaction",
     "sampling",
+    "scripts",
     "segments",
     "shipping",
     "startup",

@@ -2,7 +2,6 @@
 """The user's program as a process: started, read, signalled, and its end put into words."""
 
 import contextlib
-import errno
 import os
 import signal
 import subprocess
@@ -26,8 +25,6 @@ from jobs.pod.protocol.placeholders import ReplicaContext, final_environment
 from jobs.pod.ratelimit import RateLimit
 
 PIPE_BYTES = 1024 * 1024
-FIRST_LINE_BYTES = 256  # BINPRM_BUF_SIZE: execve(2)
-SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
 OPEN_S = 1.0  # a line without an end is shown as far as it has come
 READERS_S = 1.0  # for what reads the output of another to end behind that one; then it is asked
 READERS_LOOK_S = 0.1  # how often it is looked who still writes
@@ -288,75 +285,6 @@ class Ending(NamedTuple):
     reason: str
     text: str
     last_words: str = ""
-
-
-def unstartable(word: str, error: OSError, env: Dict[str, str]) -> Ending:
-    """Why the command could not be started."""
-    path = env.get("PATH", os.defpath)
-    if isinstance(error, FileNotFoundError) and error.filename not in (None, word, _raw(word)):
-        text = f"{word} cannot be started: {error.filename} does not exist"
-        return Ending(codes.EXIT_NOT_FOUND, codes.COMMAND_NOT_FOUND, text)
-    if isinstance(error, FileNotFoundError) and os.path.exists(word):
-        return _without_interpreter(word)
-    if isinstance(error, FileNotFoundError):
-        where = "" if "/" in word else f" (looked in {path})"
-        text = f"there is no {word} in this image or in the code{where}"
-        return Ending(codes.EXIT_NOT_FOUND, codes.COMMAND_NOT_FOUND, text)
-    text = f"{word} cannot be executed: {error.strerror or error}"
-    if isinstance(error, PermissionError):
-        text += f"; start it by its interpreter, for example python {word}"
-    elif error.errno == errno.ENOEXEC:
-        text += _why_no_script(word)
-    return Ending(codes.EXIT_NOT_EXECUTABLE, codes.COMMAND_NOT_EXECUTABLE, text)
-
-
-def _without_interpreter(word: str) -> Ending:
-    first = _first_line(word)
-    if first.endswith(b"\r"):
-        return Ending(codes.EXIT_NOT_FOUND, codes.WINDOWS_LINES, _windows_words(word, first))
-    name = os.fsdecode(first[2:].split()[0]) if first[2:].split() else ""
-    said = f"the interpreter {name}, which its first line names," if name else "its interpreter"
-    text = f"{word} exists, but {said} does not"
-    return Ending(codes.EXIT_NOT_FOUND, codes.COMMAND_NOT_FOUND, text)
-
-
-def _why_no_script(word: str) -> str:
-    first = _first_line(word)
-    if first.startswith(b"\xef\xbb\xbf#!"):
-        return "; a byte order mark stands before its #!, so save it as UTF-8 without one"
-    return (
-        ""
-        if first.startswith(b"\x7fELF")
-        else "; its first line names no interpreter, as #!/bin/sh does"
-    )
-
-
-def _first_line(path: str) -> bytes:
-    """Without its line break; empty where there is none within what the kernel looks at, or it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            line, is_ended, _ = file.read(FIRST_LINE_BYTES).partition(b"\n")
-    except OSError:
-        return b""
-    return line if is_ended else b""
-
-
-def _windows_words(script: str, first: bytes) -> str:
-    line = first.decode("utf-8", "replace").replace("\r", "\\r")
-    named = f", so that its first line names {line[2:].strip()}" if line.startswith("#!") else ""
-    return f"the lines of {script} end in \\r\\n{named}"
-
-
-def find_windows_script(command: List[str]) -> str:
-    """Words about a shell's script with the line ends of Windows that was run; empty: there is none."""
-    shell = os.path.basename(command[0]) if command else ""
-    words = [word for word in command if not word.startswith("-")][:2]
-    for word in words:
-        first = _first_line(word)
-        is_of_shell = shell in SHELLS if word != command[0] else b"sh" in first[:FIRST_LINE_BYTES]
-        if first.endswith(b"\r") and is_of_shell:
-            return _windows_words(word, first)
-    return ""
 
 
 def ending_of(status: int, was_asked: bool, was_killed: bool, grace_s: float) -> Ending:

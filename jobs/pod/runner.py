@@ -49,8 +49,6 @@ from jobs.pod.program import (
     Live,
     Program,
     ending_of,
-    find_windows_script,
-    unstartable,
     whole_environment,
 )
 from jobs.pod.protocol import codes
@@ -59,6 +57,7 @@ from jobs.pod.protocol.placeholders import OLDER_ENVIRONMENT, ReplicaContext, fi
 from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.redaction import Redaction, secret_values
 from jobs.pod.sampling import Sampler
+from jobs.pod.scripts import Scripts, unstartable
 from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
 from jobs.pod.shipping import Shipper, ship_kept
 from jobs.pod.startup import wait_for_needs
@@ -266,7 +265,7 @@ class Runner:
             ending.exit_code,
             redaction=Redaction([*values, self._portal.token]),
             command=self._command,
-            windows_script=find_windows_script(self._command),
+            scripts=Scripts(self._command),
             slots=self._config.get("slots", 0) * len(self._context.hosts.get("worker", ())),
         )
         if found is None:

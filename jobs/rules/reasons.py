@@ -344,8 +344,8 @@ ROWS: dict[str, tuple[str, str]] = {
     "shell_command_missing": (
         "{who} ended because a command was not found: {detail}",
         (
-            "Check its name, and choose an image that has it. Shells here read no .bashrc, which "
-            "“conda activate” and “module” need."
+            "Check its name, and choose an image that has it. sh has no “source” and no “[[”, which bash "
+            "has. Shells here read no .bashrc, which “conda activate” and “module” need."
         ),
     ),
     "windows_lines": (
@@ -366,11 +366,14 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "command_not_executable": (
         "{who} could not run the command: {detail}",
-        "Start it by its interpreter (python train.py), or make the file executable.",
+        (
+            "Start it by its interpreter, as bash run.sh or python train.py do, or make the file "
+            "executable before you upload it."
+        ),
     ),
     "command_not_found": (
         "{who} could not find the command: {detail}",
-        "Check the command's first word and that the image has it (it must have python3).",
+        "Check the command's first word, and choose an image that has what it needs.",
     ),
     "start_error": ("{who} could not be started: {detail}", "Check the command and the image."),
     "out_of_memory": (
