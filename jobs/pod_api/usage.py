@@ -27,6 +27,10 @@ def _kept(
     request: HttpRequest, workload: Workload, role: str, index: int, attempt: int
 ) -> dict[str, Any]:
     told, now_s = read_body(request, Told, MAX_BYTES), time.time()
+    if (
+        told.oom_kills
+    ):  # whatever becomes of the minutes: a pod that is refused does not tell them again
+        memory_kills.record(workload, role, index, attempt, told)
     most = measured.most_of(workload, role, index, told.method)
     problems = [find_problem(minute, now_s, most, told.totals) for minute in told.minutes]
     problem = next(filter(None, problems), "")
@@ -35,8 +39,6 @@ def _kept(
         if problem:
             raise Refused(problem, "invalid", 400)
         raise Refused("these minutes are known already", "known", 409)
-    if told.oom_kills:
-        memory_kills.record(workload, role, index, told)
     return {"next_s": measured.next_s()}
 
 

@@ -77,7 +77,9 @@ def _by_convention(who: str, exit_code: int) -> Reason | None:
     if exit_code == codes.EXIT_NOT_EXECUTABLE:
         return reasons.make("command_not_executable", who=who, detail="it is not executable")
     if exit_code == codes.EXIT_NOT_FOUND:
-        detail = "the image does not contain this program, or has no python3, which every image needs"
+        detail = (
+            "the image does not contain this program, or has no python3, which every image needs"
+        )
         return reasons.make("command_not_found", who=who, detail=detail)
     return None
 

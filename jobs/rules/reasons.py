@@ -381,7 +381,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "Request more memory, or use a smaller batch.",
     ),
     "process_out_of_memory": (
-        "{who} reached its limit of {limit} of memory, and a process of it was ended; the rest goes on.",
+        "{who} reached its limit of {limit} of memory, and a process of it was ended; the rest went on.",
         (
             "Request more memory, or hold less at a time. What a notebook's kernel held is gone: it has "
             "started again without its variables."

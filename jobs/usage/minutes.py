@@ -68,6 +68,10 @@ class Most(NamedTuple):
 _MEAN_PERCENT, _PEAK_PERCENT, _CPU_SLACK_M = 110, 200, 100
 
 
+def is_of_now(minute: Minute, now_s: float) -> bool:
+    return now_s - MAX_AGE_S <= minute.at <= now_s + CLOCKS_S
+
+
 def find_problem(
     minute: Minute, now_s: float, most: Most, totals: Mapping[str, int] | None = None
 ) -> str:
@@ -98,7 +102,7 @@ def find_problem(
             has = MAX_GPU_POWER_W
         if has is not None and peak > has * _ROUNDED_PERCENT // 100 + 1:
             return f"{name}: {peak} is more than the {has} that there are"
-    if not now_s - MAX_AGE_S <= minute.at <= now_s + CLOCKS_S:
+    if not is_of_now(minute, now_s):
         at, now = (f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d %H:%M}" for s in (minute.at, now_s))
         return f"a minute of {at} is not of the last three hours (it is {now} UTC): set the node's clock"
     return ""

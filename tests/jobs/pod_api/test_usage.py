@@ -354,7 +354,7 @@ def test_a_process_that_was_ended_for_memory_is_an_event_and_a_line_of_the_page(
     body = told(minute(NOW + 60), oom_kills=3)
     assert [tell(job, body)[0] for _ in range(2)] == [200, 409]
     event = job.events.get()
-    text = "worker-0 reached its limit of 8Gi of memory, and a process of it was ended; the rest goes on."
+    text = "worker-0 reached its limit of 8Gi of memory, and a process of it was ended; the rest went on."
     assert (event.reason, event.subject, event.message) == (
         "process_out_of_memory",
         "worker-0",
@@ -366,10 +366,31 @@ def test_a_process_that_was_ended_for_memory_is_an_event_and_a_line_of_the_page(
     shown = page.one("div", id="memory-kill").text
     assert text in shown
     assert "Request more memory" in shown
-    # A later start, and an end, have nothing of it but the event.
-    for changed in ({"started_at": began + timedelta(minutes=9)}, {"state": "failed"}):
-        Workload.objects.update(**{"started_at": began, **changed})
-        assert not read(browser, f"/trainings/{job.pk}/").all("div", id="memory-kill")
+    # What failed may have failed of it. A later start, another end, and a reason that says it have nothing but the event.
+    failed = {
+        "state": "failed",
+        "started_at": began,
+        "reason_code": "exit_code",
+        "reason_text": "worker-0 ended.",
+    }
+    rows: list[tuple[dict[str, Any], bool]] = [
+        ({}, True),
+        ({"reason_code": "out_of_memory"}, False),
+        ({"attempt": 2}, False),
+        ({"state": "stopped"}, False),
+        ({"state": "succeeded"}, False),
+    ]  # fmt: skip
+    for changed, is_shown in rows:
+        Workload.objects.update(**failed | changed)
+        page = read(browser, f"/trainings/{job.pk}/")
+        assert len(page.all("div", id="memory-kill")) == is_shown
+    # A row of before has no attempt: it is of the one that runs, by the time.
+    job.events.update(uid=f"process_out_of_memory-worker-0-{NOW + 60}")
+    for minutes_later, is_shown in ((0, True), (9, False)):
+        later = began + timedelta(minutes=minutes_later)
+        Workload.objects.filter(pk=job.pk).update(**failed | {"started_at": later, "attempt": 2})
+        page = read(browser, f"/trainings/{job.pk}/")
+        assert len(page.all("div", id="memory-kill")) == is_shown
     notebook = make_service(job.tenant, generation=2, state="running", started_at=began)
     where, token = f"services/{notebook.pk}/usage/2/", usage_token(notebook.pk)
     little = minute(cpu_m=[10, 20], memory_mib=[100, 200])
@@ -378,3 +399,26 @@ def test_a_process_that_was_ended_for_memory_is_an_event_and_a_line_of_the_page(
     assert (
         "variables" in read(browser, f"/notebooks/{notebook.pk}/").one("div", id="memory-kill").text
     )
+
+
+def test_processes_that_were_ended_for_memory_are_told_whatever_the_minutes_are(
+    job: Workload,
+) -> None:
+    """What is refused a pod does not tell again, and a report that comes twice is one event."""
+    Workload.objects.update(state="running", started_at=datetime.fromtimestamp(NOW - 3600, UTC))
+    refused = minute(NOW - 120, cpu_m=[900_000, 900_000])
+    body = told(refused, oom_kills=2)
+    assert [tell(job, body)[0] for _ in range(2)] == [400, 400]
+    assert [(event.count, event.at.timestamp()) for event in job.events.all()] == [(2, NOW - 120)]
+    # A part of the minutes is kept: the event is of the last one all the same.
+    body = told(minute(NOW - 60), minute(NOW, cpu_m=[900_000, 900_000]), oom_kills=1)
+    assert [tell(job, body)[0] for _ in range(2)] == [200, 400]
+    assert [event.at.timestamp() for event in job.events.all()] == [NOW - 120, NOW]
+    # Of a clock that is years ahead or behind: it was just now, and however often it is told, not many.
+    for years in (-3, 1, 2, 3):
+        ahead = told(minute(NOW + years * 365 * 86400), oom_kills=1)
+        assert tell(job, ahead, "worker/1/1")[0] == 400
+    events = job.events.filter(subject="worker-1")
+    assert 1 <= events.count() <= 2
+    for event in events:
+        assert abs(event.at.timestamp() - time.time()) < 180
