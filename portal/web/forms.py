@@ -117,6 +117,7 @@ class SpecForm:
         was: name -> text that the field began with; a page may send it along as `was-NAME`.
         errors: name -> sentences beside the field.
         problems: what is wrong with the request as a whole.
+        codes: of all that was refused.
     """
 
     def __init__(
@@ -139,6 +140,7 @@ class SpecForm:
         self.values = {name: str(given.get(name, texts.get(name, ""))).strip() for name in fields}
         self.errors: dict[str, list[str]] = {}
         self.problems: list[str] = []
+        self.codes: set[str] = set()
         self._path = path
 
     @property
@@ -178,6 +180,7 @@ class SpecForm:
     def take(self, errors: Iterable[FieldError]) -> None:
         """Puts errors of a body at the fields of this form."""
         for error in errors:
+            self.codes.add(error.code)
             name, text = self.place(error)
             if name in self.values:
                 self.errors.setdefault(name, []).append(text)

@@ -25,7 +25,8 @@ from tenants import policy
 from tenants.actions import ensure_tenant, tell
 from tenants.audit.record import record
 from tenants.models import Tenant, User
-from tenants.quota.rules import change_quota
+from tenants.quota.rules import change_quota, check_parts
+from tenants.quota.weights import preview
 
 GRACE = timedelta(days=7)
 WHY_MAX = 500  # characters of a reason
@@ -34,12 +35,24 @@ Desired = Tenant.Desired
 
 
 @transaction.atomic
-def create(*, by: User, owner: str, quota: Mapping[str, int] | None = None) -> Tenant:
+def create(
+    *,
+    by: User,
+    owner: str,
+    quota: Mapping[str, int] | None = None,
+    is_confirmed: bool = False,
+) -> Tenant:
     """A namespace for somebody who has none: an admin for anybody, everybody else for themselves.
 
     Args:
         owner: user name.
         quota: kind -> amount, as `QuotaSerializer` gives it; what is absent is the default.
+        is_confirmed: also where namespaces by weight would have nothing of a kind, or less than they
+            use. Only an admin is asked: nobody else sets the quota that a namespace begins with.
+
+    Raises:
+        PermissionDenied: no admin, and it is for somebody else or has a quota of its own.
+        Refused: it cannot be whose it is to be; 409, there is one already, or it is to be confirmed.
     """
     if not policy.may(by, "manage_tenants") and (owner != by.username or quota):
         raise PermissionDenied(_("Only an admin makes namespaces for others."))
@@ -56,6 +69,8 @@ def create(*, by: User, owner: str, quota: Mapping[str, int] | None = None) -> T
         text = _("%(name)s has a namespace already: %(namespace)s") % words
         raise Refused([FieldError("owner", "has_tenant", text)], status=409)
     tenant = ensure_tenant(user=user, by=by)
+    if not is_confirmed and policy.may(by, "manage_tenants"):
+        check_parts(preview(tenant, quota=quota, is_new=True))
     if quota:
         change_quota(by=by, tenant=tenant, quota=quota, is_confirmed=True)
         tenant.refresh_from_db()

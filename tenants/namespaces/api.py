@@ -36,9 +36,8 @@ class NamespaceListView(generics.ListAPIView[Tenant]):
     def post(self, request: Request) -> Response:
         user = caller(request)
         given = read(NewTenantSerializer(data=request.data))
-        tenant = actions.create(
-            by=user, owner=given.get("owner") or user.username, quota=given.get("quota")
-        )
+        owner = given.pop("owner", "") or user.username
+        tenant = actions.create(by=user, owner=owner, **given)
         fresh = visible_tenants(user).get(pk=tenant.pk)
         return Response(TenantSerializer(fresh).data, status=201)
 

@@ -7,7 +7,7 @@ from rest_framework import serializers
 
 from portal.web.fields import Body, TextLine
 from tenants.namespaces.actions import WHY_MAX
-from tenants.quota.serializers import QuotaSerializer
+from tenants.quota.serializers import QuotaSerializer, confirm_field
 
 # What each verb takes, all of it optional here: the action says which it needs.
 VERB_FIELDS: dict[str, tuple[str, ...]] = {
@@ -35,3 +35,4 @@ class NewTenantSerializer(Body):
 
     owner = TextLine(required=False, most=WHY_MAX)
     quota = QuotaSerializer(required=False)
+    confirm = confirm_field()

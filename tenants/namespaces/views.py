@@ -24,7 +24,7 @@ from tenants.namespaces.actions import VERBS, verbs_for
 from tenants.namespaces.listing import NamespaceListing
 from tenants.namespaces.page import NamespacePage
 from tenants.namespaces.serializers import VERB_FIELDS, NewTenantSerializer, WordsSerializer
-from tenants.quota.rules import amount_text
+from tenants.quota.rules import CONFIRM, amount_text
 from tenants.quota.serializers import QuotaSerializer
 
 _MOST_OWNERS = 200  # people that the field suggests
@@ -84,10 +84,15 @@ def namespace_new(request: PageRequest) -> HttpResponseBase:
             form.errors["owner"] = [_("Choose the owner of the namespace.")]
         given = form.attempt(lambda: read(NewTenantSerializer(data=_new_body(form))))
         if not form.is_wrong and given is not None:
+            given["is_confirmed"] = "confirm" in request.POST
             tenant = form.attempt(lambda: actions.create(by=request.user, **given))
             if tenant is not None:
                 return redirect("namespace", pk=tenant.pk)
-    context = {"form": form, "owners": _possible_owners()}
+    context = {
+        "form": form,
+        "owners": _possible_owners(),
+        "asks_to_confirm": CONFIRM in form.codes,
+    }
     return render(request, "namespaces/new.html", context)
 
 

@@ -17,7 +17,13 @@ from tenants.authentication import caller
 from tenants.models import Team, User
 from tenants.people import actions, passwords, teams
 from tenants.people.listing import visible_people
-from tenants.people.serializers import InvitationBody, PersonBody, ResetBody, TeamBody
+from tenants.people.serializers import (
+    InvitationBody,
+    PersonBody,
+    ResetBody,
+    TeamBody,
+    TeamChangeBody,
+)
 from tenants.quota.rules import lines_of_teams
 from tenants.quota.serializers import amount_json
 
@@ -188,12 +194,12 @@ class TeamDetailView(_TeamView):
     def get(self, request: Request, pk: UUID) -> Response:
         return Response(self.one())
 
-    @extend_schema(request=TeamBody(partial=True), responses=TeamSerializer)
+    @extend_schema(request=TeamChangeBody(partial=True), responses=TeamSerializer)
     def patch(self, request: Request, pk: UUID) -> Response:
+        given = read(TeamChangeBody(data=request.data, partial=True))
+        is_confirmed = given.pop("is_confirmed", False)
         teams.change(
-            by=caller(request),
-            team=self.get_object(),
-            changes=read(TeamBody(data=request.data, partial=True)),
+            by=caller(request), team=self.get_object(), changes=given, is_confirmed=is_confirmed
         )
         return Response(self.one())
 

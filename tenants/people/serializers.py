@@ -16,7 +16,7 @@ from portal.web.fields import Body
 from tenants.audit.record import HOMEPORT, SOMEBODY
 from tenants.models import BUDGET_COLUMNS, Team, User
 from tenants.policy import AccountRole
-from tenants.quota.serializers import WeightField, amount_field
+from tenants.quota.serializers import WeightField, amount_field, confirm_field
 
 # Names that the audit trail uses for those who are nobody.
 RESERVED_NAMES = frozenset({HOMEPORT, SOMEBODY})
@@ -137,6 +137,12 @@ class TeamBody(Body):
             return name
         problem = _("This looks like an id; choose a name that people can pronounce.")
         raise serializers.ValidationError(problem, code="invalid_name")
+
+
+class TeamChangeBody(TeamBody):
+    """The same of a team that is there, whose weight may take from others."""
+
+    confirm = confirm_field()
 
 
 class ResetBody(Body):

@@ -91,7 +91,10 @@ def team_admin(request: PageRequest, pk: UUID) -> HttpResponseBase:
     form = forms.team_form(team, request.POST)
     changed = form.attempt(
         lambda: teams.change(
-            by=request.user, team=team, changes=read(TeamBody(data=forms.team_body(form)))
+            by=request.user,
+            team=team,
+            changes=read(TeamBody(data=forms.team_body(form))),
+            is_confirmed="confirm" in request.POST,
         )
     )
     if changed is None:
@@ -109,6 +112,7 @@ def _team_page(request: PageRequest, team: Team, form: SpecForm, status: int = 2
         "team": team,
         "row": row,
         "form": form,
+        "asks_to_confirm": quota.CONFIRM in form.codes,
         "page": page,
         "roles": roles,
         "outsiders": [person for person in roles if person.team_id != team.pk],

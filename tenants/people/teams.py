@@ -13,7 +13,8 @@ from tenants.audit.record import differences, record
 from tenants.models import BUDGET_COLUMNS, Team, Tenant, User
 from tenants.people.actions import refuse
 from tenants.policy import LEAD, TEAM_ROLES, TenantRole
-from tenants.quota.rules import amount_text
+from tenants.quota.rules import amount_text, check_parts
+from tenants.quota.weights import preview_team
 
 
 @transaction.atomic
@@ -43,7 +44,7 @@ def create(*, by: User, changes: Mapping[str, Any]) -> Team:
 
 
 @transaction.atomic
-def change(*, by: User, team: Team, changes: Mapping[str, Any]) -> Team:
+def change(*, by: User, team: Team, changes: Mapping[str, Any], is_confirmed: bool = False) -> Team:
     """Changes any of name, leads, budget, weight; one audit row for all.
 
     A budget below what is given already is allowed: nothing is taken away, and leads can only make
@@ -52,10 +53,11 @@ def change(*, by: User, team: Team, changes: Mapping[str, Any]) -> Team:
     Args:
         changes: `name`; `leads` and the fields of other rows of `TEAM_ROLES`: all who have it
             from now on; `budget`: kind -> amount or None for no limit, only what changes; `weight`.
+        is_confirmed: also where namespaces by weight would have nothing of a kind, or less than they use.
 
     Raises:
         PermissionDenied: not an admin.
-        Refused: there is a team of this name, or a lead who is disabled.
+        Refused: there is a team of this name, or a lead who is disabled; 409, it is to be confirmed.
     """
     policy.require(by, "administer")
     team = Team.objects.select_for_update().get(pk=team.pk)
@@ -65,7 +67,10 @@ def change(*, by: User, team: Team, changes: Mapping[str, Any]) -> Team:
         team.name = changes["name"]
     for column, amount in _columns(changes.get("budget", {})).items():
         setattr(team, column, amount)
-    team.weight = changes.get("weight", team.weight)
+    weight = changes.get("weight", team.weight)
+    if weight != team.weight and not is_confirmed:
+        check_parts(preview_team(team.pk, weight), of_team=True)
+    team.weight = weight
     team.save()
     _place(team, changes)
     detail = differences(before, shown(team))

@@ -160,8 +160,8 @@ def change_quota(  # noqa: PLR0913 (the fields of REST)
         for name, value in {**columns, **chosen}.items():
             setattr(tenant, name, value)
         return tenant
-    if found is not None and not is_confirmed:
-        _check_parts(tenant, found)
+    if not is_confirmed:
+        check_parts(found)
     Tenant.objects.filter(pk=tenant.pk).update(revision=F("revision") + 1, **columns, **chosen)
     tenant.refresh_from_db()
     record(by=by, verb="quota", target=tenant, detail=differences(told, _told(tenant)))
@@ -192,8 +192,18 @@ def part_text(part: Mapping[str, int]) -> str:
     return _("CPU %(cpu)s, memory %(memory)s, GPUs %(gpu)s") % words
 
 
-def _check_parts(tenant: Tenant, found: weights.Preview) -> None:
-    """Refuses what leaves somebody without, until it is confirmed."""
+def check_parts(found: weights.Preview | None, *, of_team: bool = False) -> None:
+    """Refuses what leaves a namespace by weight without, until it is confirmed.
+
+    Args:
+        found: what would come of it; None: nothing that is known of.
+        of_team: a team is changed, and no single namespace.
+
+    Raises:
+        Refused: 409, it is to be confirmed.
+    """
+    if found is None:
+        return
     said = []
     if found.lost and found.part is not None:
         text = _(
@@ -201,7 +211,14 @@ def _check_parts(tenant: Tenant, found: weights.Preview) -> None:
             "come first, and only what the nodes have beside them is split."
         )
         said.append(text % {"part": part_text(found.part)})
-    if found.others:
+    if found.others and of_team:
+        text = ngettext(
+            "%(num)s namespace by weight would have nothing, or less than it uses.",
+            "%(num)s namespaces by weight would have nothing, or less than they use.",
+            found.others,
+        )
+        said.append(text % {"num": found.others})
+    elif found.others:
         text = ngettext(
             "%(num)s other namespace by weight would have nothing, or less than it uses.",
             "%(num)s other namespaces by weight would have nothing, or less than they use.",
@@ -209,7 +226,11 @@ def _check_parts(tenant: Tenant, found: weights.Preview) -> None:
         )
         said.append(text % {"num": found.others})
     if said:
-        step = _("Reduce fixed quotas first, or confirm it.")
+        step = (
+            _("Choose another weight, or confirm it.")
+            if of_team
+            else _("Reduce fixed quotas first, or confirm it.")
+        )
         raise Refused(" ".join(said), CONFIRM, 409, next_step=step)
 
 

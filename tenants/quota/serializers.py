@@ -81,18 +81,23 @@ class WeightField(Whole):
         super().__init__(least=1, most=WEIGHT_MOST, required=False, label=label)
 
 
+def confirm_field() -> TrueOrFalse:
+    """Whether what takes from namespaces by weight is done all the same."""
+    return TrueOrFalse(
+        required=False,
+        default=False,
+        source="is_confirmed",
+        help_text="also where a namespace by weight would have nothing, or less than it uses",
+    )
+
+
 class QuotaChangeSerializer(Body):
     """Some or all of the quota, the weight, and whether that is the quota."""
 
     quota = _SomeOfQuota(required=False)
     weight = WeightField()
     quota_by_weight = serializers.BooleanField(required=False, label=gettext_lazy("Quota"))
-    confirm = TrueOrFalse(
-        required=False,
-        default=False,
-        source="is_confirmed",
-        help_text="also where a namespace by weight would have nothing, or less than it uses",
-    )
+    confirm = confirm_field()
     dry_run = TrueOrFalse(
         required=False, default=False, source="is_dry", help_text="only what it would be"
     )

@@ -111,11 +111,22 @@ def weight_text(tenant: Tenant, share: Share | None) -> str:
     return found
 
 
-def part_hint(user: User, tenant: Tenant) -> str:
-    """What the namespace would have by weight, for who may choose it; empty: it has that, or it is not known."""
-    if tenant.quota_by_weight or not user.may("administer"):
+def part_hint(user: User, tenant: Tenant, form: SpecForm) -> str:
+    """What the namespace would have by weight with the weight that is typed, for who may choose it;
+    empty: it has that, it is to be fixed, what is typed cannot be, or it is not known."""
+    if not user.may("administer"):
         return ""
-    found = preview(tenant, by_weight=True)
+    chosen = {name: text for name, text in _body(form).items() if name != "quota"}
+    try:
+        typed = read(QuotaChangeSerializer(data=chosen)) if chosen else {}
+    except Refused:
+        return ""  # said when it is sent
+    weight = typed.get("weight", tenant.weight)
+    if tenant.quota_by_weight and (
+        weight == tenant.weight or not typed.get("quota_by_weight", True)
+    ):
+        return ""
+    found = preview(tenant, by_weight=True, weight=weight)
     if found is None or found.part is None:
         return ""
     return _("That would be %(part)s now.") % {"part": part_text(found.part)}
@@ -124,24 +135,22 @@ def part_hint(user: User, tenant: Tenant) -> str:
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def tenant_quota(request: PageRequest, pk: UUID) -> HttpResponseBase:
-    """Asks for the amounts, in a dialog or on a page of its own, and sets them."""
+    """Asks for the amounts, in a dialog or on a page of its own, and sets them.
+
+    A page sends what is typed also by GET, to show what would come of it.
+    """
     tenant: Tenant = Tenant.objects.find(request.user, pk)
     back = next_page(request)
-    form = quota_form(request.user, tenant, request.POST if request.method == "POST" else None)
-    asks_to_confirm = False
+    typed = request.POST if request.method == "POST" else request.GET
+    form = quota_form(request.user, tenant, typed)
     if request.method == "POST":
         given = _body(form)
         if given and "confirm" in request.POST:
             given["confirm"] = "true"
 
         def change() -> Tenant:
-            nonlocal asks_to_confirm
             wanted = read(QuotaChangeSerializer(data=given)) if given else {}
-            try:
-                return change_quota(by=request.user, tenant=tenant, **wanted)
-            except Refused as refusal:
-                asks_to_confirm = refusal.errors[0].code == CONFIRM
-                raise
+            return change_quota(by=request.user, tenant=tenant, **wanted)
 
         changed = form.attempt(change)
         if changed is not None:
@@ -157,8 +166,8 @@ def tenant_quota(request: PageRequest, pk: UUID) -> HttpResponseBase:
         "form": form,
         "hints": hints(tenant, request.user, share),
         "by_weight": weight_text(tenant, share),
-        "part": part_hint(request.user, tenant),
-        "asks_to_confirm": asks_to_confirm,
+        "part": part_hint(request.user, tenant, form),
+        "asks_to_confirm": CONFIRM in form.codes,
         "tenant": tenant,
         "back": back,
     }

@@ -99,10 +99,11 @@ def read_capacity_by(read: ReadCapacity) -> None:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a change of one namespace's quota does to those by weight.
+    """What a change does to namespaces by weight.
 
     Attributes:
-        part: kind -> what it has itself then; None: it takes no part in the split.
+        part: kind -> what the namespace that is changed has itself then; None: it takes no part in
+            the split, or a team is changed.
         lost: kinds of the namespace itself of which it would have none, or less than it uses, and has more now.
         others: how many other namespaces would lose so.
     """
@@ -118,20 +119,17 @@ def preview(
     by_weight: bool | None = None,
     weight: int | None = None,
     quota: Mapping[str, int] | None = None,
+    is_new: bool = False,
 ) -> Preview | None:
     """What would come of it; None: nobody is by weight then, or what the cluster has is not known. Three queries.
 
     Args:
         by_weight, weight, quota: of this namespace, where they become others.
+        is_new: it is being made, so that now it takes nothing from anybody.
     """
     becomes = tenant.quota_by_weight if by_weight is None else by_weight
     is_open = tenant.desired == Tenant.Desired.ACTIVE
     now = _read(Tenant.objects.existing())
-    if not any(not one.is_fixed for one in now) and not (becomes and is_open):
-        return None
-    whole = _read_capacity()
-    if whole is None:
-        return None
     then = []
     for one in now:
         if one.tenant_id != tenant.pk:
@@ -141,6 +139,29 @@ def preview(
             then.append(
                 replace(one, quota=amounts, weight=weight or one.weight, is_fixed=not becomes)
             )
+    if is_new:
+        now = [one for one in now if one.tenant_id != tenant.pk]
+    return _compare(now, then, tenant.pk)
+
+
+def preview_team(team_id: UUID, weight: int) -> Preview | None:
+    """What would come of another weight of a team; None as for `preview`. Three queries."""
+    now = _read(Tenant.objects.existing())
+    then = [replace(one, team_weight=weight) if one.team_id == team_id else one for one in now]
+    return _compare(now, then)
+
+
+def _compare(
+    now: Sequence[WeightedNamespace],
+    then: Sequence[WeightedNamespace],
+    changed: UUID | None = None,
+) -> Preview | None:
+    """Whom it leaves without that all stands as it does `then`; `changed`: the namespace it is done to."""
+    if all(one.is_fixed for one in (*now, *then)):
+        return None
+    whole = _read_capacity()
+    if whole is None:
+        return None
     before, after = split_quotas(whole, now), split_quotas(whole, then)
     fixed = {one.tenant_id: one.quota for one in now}
     used = dict(Tenant.objects.filter(pk__in=after).values_list("pk", "observed_used"))
@@ -153,8 +174,8 @@ def preview(
             for kind, amount in part.items()
             if amount < had[kind] and (amount == 0 or amount < holds.get(kind, 0))
         )
-    own = lost.pop(tenant.pk, ())
-    return Preview(after.get(tenant.pk), own, sum(map(bool, lost.values())))
+    own = lost.pop(changed, ()) if changed else ()
+    return Preview(after.get(changed) if changed else None, own, sum(map(bool, lost.values())))
 
 
 def share_of(tenant: Tenant) -> Share | None:

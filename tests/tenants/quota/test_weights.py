@@ -13,6 +13,7 @@ from tenants.quota.serializers import quota_json
 from tenants.quota.weights import give_parts, read_namespaces
 from tests.browsing import client_of, page_of
 from tests.factories import make_tenant, make_user
+from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
 
@@ -258,3 +259,115 @@ def test_who_takes_from_others_by_weight_confirms_it(nodes: None):
     # What is not known is not asked about.
     Node.objects.all().delete()
     assert patch("root", bob, {"quota_by_weight": False}).status_code == 200
+
+
+def posted_page(path: str, sent: dict[str, str]) -> Markup:
+    """The form again, as it is shown after it was refused."""
+    shown = Markup(client_of("root").post(path, sent).content.decode())
+    assert find_faults(shown) == []
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("is_by_weight", "typed", "part"),
+    [
+        (False, {}, "CPU 4, memory 28Gi, GPUs 2"),
+        (False, {"weight": "3"}, "CPU 6, memory 42Gi, GPUs 3"),
+        (False, {"weight": "3", "quota_by_weight": "true"}, "CPU 6, memory 42Gi, GPUs 3"),
+        (False, {"weight": "many"}, ""),
+        (True, {}, ""),
+        (True, {"weight": "3"}, "CPU 6, memory 42Gi, GPUs 3"),
+        (True, {"weight": "3", "quota_by_weight": "false"}, ""),
+        (True, {"weight": "0"}, ""),
+    ],
+)
+def test_the_form_shows_the_part_of_the_weight_that_is_typed(
+    nodes: None, is_by_weight: bool, typed: dict[str, str], part: str
+):
+    make_user("root", role="admin")
+    bob, alice = fixed("bob", 0, 0, 0), fixed("alice", 0, 0, 0)
+    fixed("mallory", 8_000, 8, 0)
+    sharing = (bob, alice) if is_by_weight else (bob,)
+    for tenant in sharing:
+        change_quota(by=root(), tenant=tenant, quota_by_weight=True)
+    shown = {"quota_by_weight": str(is_by_weight).lower(), "weight": "1"}
+    sent = {**shown, **{f"was-{name}": text for name, text in shown.items()}, **typed}
+    answer = client_of("root").get(
+        f"/tenants/{alice.pk}/quota/", sent, headers={"HX-Request": "true"}
+    )
+    hint = page_of(answer).one("p", id="quota_by_weight-hint").text
+    assert (f"That would be {part} now." if part else "") in hint
+    assert ("That would be" in hint) == bool(part)
+
+
+def test_a_weight_of_a_team_that_takes_from_others_is_confirmed(nodes: None):
+    make_user("root", role="admin")
+    teams = {name: Team.objects.create(name=name) for name in ("vision", "speech")}
+    for name, team in (("alice", "vision"), ("bob", "speech")):
+        tenant = make_tenant(name, team=teams[team])
+        change_quota(by=root(), tenant=tenant, quota_by_weight=True)
+    give_parts({"cpu": 16_000, "memory": 64 * GIB, "gpu": 4})
+    Tenant.objects.update(observed_used={"cpu": 5_000})
+    rest, page = f"/api/v1/teams/{teams['vision'].pk}/", f"/admin/teams/{teams['vision'].pk}/"
+    text = "1 namespace by weight would have nothing, or less than it uses."
+
+    def sent(**body: Any) -> Any:
+        return client_of("root").patch(rest, body, content_type="application/json")
+
+    answer = sent(weight=9, name="sight")
+    [error] = answer.json()["errors"]
+    assert (answer.status_code, error["code"]) == (409, "confirm_part")
+    assert text in error["text"]
+    teams["vision"].refresh_from_db()
+    assert (teams["vision"].weight, teams["vision"].name) == (1, "vision")
+    # What takes nothing that is used, or no weight at all, is not asked about.
+    assert sent(weight=2).status_code == 200
+    assert sent(name="sight").status_code == 200
+    assert sent(weight=9, confirm=True).status_code == 200
+    assert sent(weight=2).status_code == 200
+    typed = {"name": "sight", "weight": "9"}
+    shown = posted_page(page, typed)
+    assert text in shown.text
+    assert shown.value("weight") == "9"
+    assert shown.one("button", name="confirm").text == "Save it all the same"
+    assert client_of("root").post(page, {**typed, "confirm": "1"}).status_code == 302
+    teams["vision"].refresh_from_db()
+    assert teams["vision"].weight == 9
+
+
+@pytest.mark.parametrize("quota", [{"cpu": "12", "gpu": 0}, {"gpu": 4}, {}])
+def test_a_new_namespace_that_takes_from_others_is_confirmed(nodes: None, quota: dict[str, Any]):
+    make_user("root", role="admin")
+    make_user("carol")
+    alice = fixed("alice", 4_000, 16, 1)
+    fixed("bob", 2_000, 4, 2)  # and the default takes 8 CPU, 32Gi and 2 GPUs
+    change_quota(by=root(), tenant=alice, quota_by_weight=True)
+    give_parts({"cpu": 16_000, "memory": 64 * GIB, "gpu": 4})
+    Tenant.objects.update(observed_used={"cpu": 4_000, "gpu": 1})
+    body = {"owner": "carol", **({"quota": quota} if quota else {})}
+
+    def sent(**more: Any) -> Any:
+        return client_of("root").post(
+            "/api/v1/tenants/", {**body, **more}, content_type="application/json"
+        )
+
+    answer = sent()
+    text = "1 other namespace by weight would have nothing, or less than it uses."
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (409, "confirm_part")
+    assert text in answer.json()["errors"][0]["text"]
+    typed = {"owner": "carol", **{kind: str(amount) for kind, amount in quota.items()}}
+    shown = posted_page("/admin/namespaces/new/", typed)
+    assert text in shown.text
+    assert shown.value("owner") == "carol"
+    assert shown.one("button", name="confirm").text == "Create it all the same"
+    assert not Tenant.objects.filter(owner__username="carol").exists()
+    if quota:
+        assert sent(confirm=True).status_code == 201
+    else:
+        typed["confirm"] = "1"
+        answer = client_of("root").post("/admin/namespaces/new/", typed)
+        assert answer.status_code == 302
+    assert tenant_of("carol").quota["gpu"] == quota.get("gpu", 2)
+    # Whoever has a namespace of one's own made at sign-in is asked nothing about others.
+    client = client_of(make_user("dora").username)
+    assert client.post("/api/v1/tenants/", {}, content_type="application/json").status_code == 201
