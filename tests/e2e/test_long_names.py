@@ -23,6 +23,13 @@ IS_ONE_LINE = """element => {
   return lines < 1.6 && style.textOverflow === "ellipsis";
 }"""
 
+# Neither the name nor the table that it is in is cut off by its card.
+IS_INSIDE = """element => {
+  const end = element.closest(".card, main").getBoundingClientRect().right + 0.5;
+  return [element, element.closest("table") ?? element]
+    .every(each => each.getBoundingClientRect().right <= end);
+}"""
+
 
 @pytest.fixture(scope="module")
 def of_root(seeded: Seeded) -> Any:
@@ -62,16 +69,56 @@ def test_a_long_name_ends_in_an_ellipsis_and_stands_once(
     page.context.close()
 
 
+# path -> who looks, and where names of workloads, people and teams stand there
+NAMES = {
+    "/team/?team={lead-team}": (
+        "lee",
+        ("h1 .one-line", ".person-name", ".person code", ".job-name", "#work td > .one-line"),
+    ),
+    "/queue/": ("root", (".job-name", "td[data-label=Owner] .one-line")),
+    "/trainings/": ("root", (".job-name", "td[data-label=Owner] .one-line")),
+    "/notebooks/": ("root", (".job-name", "td[data-label=Owner] .one-line")),
+    "/trainings/{running}/": ("root", ("h1 .one-line", ".job-meta .one-line")),
+    "/notebooks/{nb-running}/": ("root", ("h1 .one-line", ".job-meta .one-line")),
+    "/": ("ada", (".job-item-head a", ".service-item-head a")),
+    "/nodes/": ("root", (".gpu-user-name .one-line", ".gpu-user > .soft .one-line")),
+    "/admin/teams/": ("root", (".job-name", "td[data-label=Leads] .one-line")),
+    "/admin/teams/{team-vision}/": ("root", ("h1 .one-line", ".job-name")),
+    "/admin/namespaces/": ("root", (".job-name", "code", "td[data-label=Team] .one-line")),
+    "/admin/namespaces/{ns-over}/": ("root", ("h1 .one-line", ".job-meta .one-line")),
+}
+
+
+@pytest.fixture(scope="module")
+def signed_in(seeded: Seeded) -> Any:
+    return {
+        name: sign_in(seeded.browser, seeded.url, name)
+        for name in {who for who, _ in NAMES.values()}
+    }
+
+
 @pytest.mark.parametrize("width", [390, 1440, 2560])
-def test_names_of_a_teams_page_are_one_line(seeded: Seeded, width: int) -> None:
-    state = sign_in(seeded.browser, seeded.url, "lee")
-    page = open_page(seeded.browser, seeded.url, state, width=width, is_dark=False)
-    page.goto("/team/?team={lead-team}".format(**seeded.jobs))
-    for where in (".person-name", ".person code"):
-        name = page.locator(where).first
-        assert name.get_attribute("title") == name.inner_text()
-        name.evaluate("(element, name) => { element.textContent = name; }", NAME)
-        assert name.evaluate(IS_ONE_LINE)
+@pytest.mark.parametrize("path", NAMES)
+def test_names_of_workloads_people_and_teams_are_one_line(
+    seeded: Seeded, signed_in: Any, path: str, width: int
+) -> None:
+    who, places = NAMES[path]
+    page = open_page(seeded.browser, seeded.url, signed_in[who], width=width, is_dark=False)
+    page.goto(path.format(**seeded.jobs))
+    main = page.locator("main")
+    for where in places:
+        name = main.locator(where).first
+        title = name.get_attribute("title")
+        assert title, where
+        assert name.inner_text().endswith(title), where
+        main.evaluate(
+            "(main, [where, name]) => main.querySelectorAll(where)"
+            ".forEach(each => { each.textContent = name; })",
+            [where, NAME],
+        )
+        assert name.evaluate(IS_ONE_LINE), where
+        assert name.evaluate("e => e.scrollWidth > e.clientWidth"), where
+        assert name.evaluate(IS_INSIDE), where
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.context.close()
 
