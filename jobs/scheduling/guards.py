@@ -13,6 +13,7 @@ from jobs.node_images import read_lacks
 from jobs.rules.queue.guards import (
     DEATHS_COUNT_FOR,
     PULLS_COUNT_FOR,
+    PULLS_TOLD_FOR,
     PULLS_WITHIN,
     FailingImage,
     GuardedImage,
@@ -56,7 +57,7 @@ def read_guarded_images(now: datetime, wanted: Collection[str]) -> Sequence[Guar
     Args:
         wanted: the images that are meant; others fail too, such as those of Homeport's helpers.
     """
-    failures = _failures(now, wanted)
+    failures = _failures(wanted, now - PULLS_COUNT_FOR)
     if not failures:
         return ()
     images = {one.image for one in failures}
@@ -73,8 +74,9 @@ def read_guarded_images(now: datetime, wanted: Collection[str]) -> Sequence[Guar
 def read_failing_images(
     now: datetime, images: Collection[str], tenant_id: str
 ) -> list[FailingImage]:
-    """Those of these images whose last pulls failed, for one namespace. One query where no pull has failed, else three."""
-    failures = _failures(now, images)
+    """Those of these images whose last pulls failed, for one namespace: also when the queue has forgotten that,
+    and each may try. One query where no pull has failed, else three."""
+    failures = _failures(images, now - PULLS_TOLD_FOR)
     if not failures:
         return []
     pulled = _pulled({one.image for one in failures}, min(one.since for one in failures))
@@ -88,11 +90,9 @@ def read_image_problems(now: datetime, images: Collection[str], tenant_id: str) 
     return failing | read_lacks(images)
 
 
-def _failures(now: datetime, wanted: Collection[str]) -> list[PullFailure]:
+def _failures(wanted: Collection[str], since: datetime) -> list[PullFailure]:
     """Those of one minute as one: a large array has as many events as pods."""
-    told = WorkloadEvent.objects.filter(
-        FAILED_EVENTS, at__gt=now - PULLS_COUNT_FOR, message__contains=_FAILED
-    )
+    told = WorkloadEvent.objects.filter(FAILED_EVENTS, at__gt=since, message__contains=_FAILED)
     rows = told.annotate(of=_IMAGE, minute=TruncMinute("at")).filter(of__in=wanted)
     grouped = rows.values("of", "workload__tenant", "minute").order_by("-minute")
     figures = {"latest": Max("at"), "failed": Sum("count"), "said": Max("message")}

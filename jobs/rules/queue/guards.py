@@ -15,6 +15,7 @@ THRICE = 3
 # --- images ---
 PULLS_WITHIN = timedelta(minutes=10)  # also between two tries
 PULLS_COUNT_FOR = timedelta(hours=1)  # what nobody has tried for so long may be tried by all
+PULLS_TOLD_FOR = timedelta(days=7)  # what is older says nothing of the registry today
 IMAGE_FAILS = "image_fails"  # the code of a `Fit` that may start, and may fail as others did
 # --- nodes ---
 DEATHS_WITHIN = timedelta(minutes=30)
@@ -148,7 +149,8 @@ def failing_image(
     """Whether the last pulls of an image failed: in this namespace, or in two others while no pod began to run with it.
 
     Args:
-        failures, pulled: as `guarded_images`.
+        failures: of the last `PULLS_TOLD_FOR`.
+        pulled: as `guarded_images`.
     """
     since = [
         one

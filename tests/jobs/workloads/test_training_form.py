@@ -218,7 +218,11 @@ def test_the_panel_tells_of_an_image_that_cannot_be_pulled(alice: Tenant, client
         (3, 30, None, "3 times"),
         (3, 30, 20, ""),  # a pod with it began to run since
         (3, 30, 40, "3 times"),  # before
-        (3, 61, None, ""),  # it is forgotten, as the queue's guard forgets it
+        (3, 120, None, "3 times"),  # though the queue's guard has forgotten it
+        (3, 120, 150, "3 times"),
+        (3, 120, 100, ""),
+        (1, 6 * 24 * 60, None, "once"),
+        (3, 8 * 24 * 60, None, ""),  # it says nothing of today's registry
     ],
 )
 def test_the_panel_is_not_green_while_the_last_pulls_failed(
@@ -234,7 +238,7 @@ def test_the_panel_is_not_green_while_the_last_pulls_failed(
     def ago(minutes: int) -> datetime:
         return datetime.now(UTC) - timedelta(minutes=minutes)
 
-    tried = make_job(alice, state="failed", image="x:1", finished_at=ago(0), admitted_at=ago(62))
+    tried = make_job(alice, state="failed", image="x:1", finished_at=ago(0), admitted_at=ago(240))
     if count:
         text = 'Failed to pull image "x:1": not found'
         event = {"reason": "Failed", "message": text, "count": count}
