@@ -8,6 +8,8 @@ from django.utils.text import get_text_list
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from tenants.usage import TITLES
+
 # verb -> what somebody did, before the kind and the name of the object
 VERBS: dict[str, Any] = {
     "adopt": gettext_lazy("adopted"),
@@ -115,18 +117,23 @@ def unsaid_lines(entry: Any) -> list[str]:
 
 
 def detail_lines(detail: Mapping[str, Any]) -> list[str]:
-    """What else there is to know, a line each: "gpu: 2 → 4", "why: it hangs"."""
+    """What else there is to know, a line each: "GPU: 2 → 4", "why: it hangs"."""
     before, after, lines, rest = detail.get("before"), detail.get("after"), [], {**detail}
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in {**before, **after}:
             words = {
-                "name": name.replace("_", " "),
+                "name": _name(name),
                 "before": _value(before.get(name)),
                 "after": _value(after.get(name)),
             }
             lines.append(_("%(name)s: %(before)s → %(after)s") % words)
         del rest["before"], rest["after"]
-    return lines + [f"{name.replace('_', ' ')}: {_value(value)}" for name, value in rest.items()]
+    return lines + [f"{_name(name)}: {_value(value)}" for name, value in rest.items()]
+
+
+def _name(name: str) -> str:
+    """Of a detail, with kinds of resources as all pages call them."""
+    return " ".join(str(TITLES.get(word, word)) for word in name.replace("_", " ").split(" "))
 
 
 def _value(value: Any) -> str:

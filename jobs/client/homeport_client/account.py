@@ -185,6 +185,16 @@ def logout(session: CliSession) -> int:
     return OK
 
 
+# Kinds of a quota as pages call them.
+_KINDS = {
+    "cpu": "CPU",
+    "memory": "Memory",
+    "gpu": "GPU",
+    "pods": "Pods",
+    "nodeports": "Notebooks and TensorBoards",
+}
+
+
 @click.command(cls=Command)
 @output_option
 @click.pass_obj
@@ -194,7 +204,10 @@ def whoami(session: CliSession) -> int:
     if session.output.row(me, key="username"):
         return OK
     used = part(tenant, "used")
-    shown = [f"{key} {used.get(key, 0)} of {room}" for key, room in part(tenant, "quota").items()]
+    shown = [
+        f"{_KINDS.get(key, key)} {used.get(key, 0)} of {room}"
+        for key, room in part(tenant, "quota").items()
+    ]
     facts = {
         "User": f"{me.get('username', '')} ({me.get('role', '')})",
         "Team": me.get("team") or "none",

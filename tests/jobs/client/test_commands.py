@@ -15,6 +15,7 @@ from homeport_client import trainings
 from homeport_client.cli import COMPLETE_VARIABLE, cli
 from homeport_client.exits import NOT_FOUND, USAGE, ClientError
 from homeport_client.terminal import Terminal
+from tenants import usage
 from tests.jobs.client.world import (
     Answer,
     CommandLine,
@@ -72,6 +73,28 @@ def test_a_program_signs_in_by_its_environment(
     homeport.answers["GET me/"] = {"username": "robot", "role": "researcher", "tenant": None}
     assert homeport("whoami", "-o", "name").out == "robot\n"
     assert homeport.asked[-1].headers["Authorization"] == "Token hp_ci"
+
+
+def test_amounts_have_the_names_that_pages_have(homeport: CommandLine) -> None:
+    tenant = {
+        "namespace": "u-ada",
+        "state": "active",
+        "quota": {"cpu": "8", "memory": "16Gi", "gpu": 2, "pods": 20, "nodeports": 4, "tpu": 1},
+        "used": {"cpu": "1500m", "nodeports": 1},
+    }
+    homeport.answers["GET me/"] = {"username": "ada", "role": "researcher", "tenant": tenant}
+    titles = [f"{title} " for title in usage.TITLES.values()]
+    [line] = [line for line in homeport("whoami").out.splitlines() if line.startswith("Used:")]
+    parts = line.removeprefix("Used:").strip().split(", ")
+    assert parts == [
+        "CPU 1500m of 8",
+        "Memory 0 of 16Gi",
+        "GPU 0 of 2",
+        "Pods 0 of 20",
+        "Notebooks and TensorBoards 1 of 4",
+        "tpu 0 of 1",  # of a later portal
+    ]
+    assert all(part.startswith(title) for part, title in zip(parts, titles, strict=False))
 
 
 # --- words and faults ---

@@ -44,7 +44,7 @@ def test_page_and_rest_say_what_was_done_with_before_and_after(page: Client, roo
     entry(result="refused", verb="try", kind="address", **markup)
     text = page.get("/admin/audit/").content.decode()
     assert "changed the quota of" in text
-    assert "gpu: 2 → 4" in text
+    assert "GPU: 2 → 4" in text
     assert "Refused" in text
     assert "192.0.2.1" in text
     assert "<script>alert" not in text
@@ -155,7 +155,12 @@ def test_what_somebody_may_not_is_written_down_once() -> None:
     [
         ({}, []),
         ({"why": "x"}, ["why: x"]),
-        ({"before": {"gpu": 2}, "after": {"gpu": None}}, ["gpu: 2 → none"]),
+        ({"before": {"gpu": 2}, "after": {"gpu": None}}, ["GPU: 2 → none"]),
+        (
+            {"before": {"nodeports": "4"}, "after": {"nodeports": "6"}},
+            ["Notebooks and TensorBoards: 4 → 6"],
+        ),
+        ({"budget cpu": "4"}, ["budget CPU: 4"]),
         ({"before": {}, "after": {"team_name": "a"}}, ["team name: none → a"]),
         ({"before": "text"}, ["before: text"]),
         ({"ended": {"sessions": 1, "tokens": 0}}, ["ended: sessions 1, tokens 0"]),
