@@ -58,6 +58,7 @@ LATER: Mapping[str, int] = {
     "tests/jobs/client/test_follow.py": 20,
     "tests/portal/test_in_pod.py": 18,
     "tests/portal/test_serve.py": 18,
+    "tests/portal/test_redis_outage.py": 18,
     "tests/jobs/engine/test_data_is_kept.py": 17,
     "tests/jobs/pod/gate/test_memory.py": 16,
     "tests/jobs/logs/test_one_upstream.py": 16,
@@ -101,6 +102,12 @@ def _s3_server() -> None:
 
 
 Need = Callable[[], None]
+# Need -> the packages that have it, by their names in Debian; `go` is fetched where it is not there.
+PACKAGES: Mapping[Need, tuple[str, ...]] = {
+    _browser: (),  # is asked for once, before all lanes
+    _database_servers: ("postgresql", "redis-server"),
+    _s3_server: ("go",),
+}
 
 # Exit code of a lane that cannot be had on this machine; the last line of its log says why.
 LEFT_OUT = 77
@@ -109,6 +116,8 @@ PYTHON = (sys.executable, "-m")
 QUIET = ("-q", "-p", "no:cacheprovider")
 WITH_SERVERS = (*PYTHON, "tests.tools.with_servers", *QUIET)
 UPSTREAM = (*PYTHON, "tests.upstream.run")
+UPSTREAM_USES = ("go", "nginx-light", "postgresql", "redis-server")
+NODE_USES = UPSTREAM_USES
 # There can be one cluster of nodes at a time on a machine: what has a cluster of its own is called apart.
 NODES = ("tests/nodes",)
 OWN_NODES = ("tests/nodes/test_killed.py", "tests/nodes/test_small.py")
@@ -139,7 +148,9 @@ class Lane:
             `.ci/run` alone, `ci`.
         goal_s: more than that is said at the end, and is no failure.
         load: processors that it keeps busy with all its children, at the busiest.
-        needs: what has to be on this machine.
+        needs: what has to be on this machine; else the lane is left out.
+        uses: packages of which single tests start a program, besides; else these tests are left out. A test that starts
+            one of another package fails (`servers.check_named`).
         program: what `arguments` are for; pytest unless it is said otherwise.
         is_pytest: it takes pytest's words.
         has_results: it writes JUnit files.
@@ -158,12 +169,18 @@ class Lane:
     goal_s: int
     load: float = 1
     needs: tuple[Need, ...] = ()
+    uses: tuple[str, ...] = ()
     program: tuple[str, ...] = (*PYTHON, "pytest", *QUIET)
     is_pytest: bool = True
     has_results: bool = True
     beside: Mapping[str, str] = field(default_factory=dict)
     inputs: tuple[str, ...] = ()
     prepared_by: tuple[str, ...] = ()
+
+    @property
+    def packages(self) -> frozenset[str]:
+        """All that its tests may start a program of."""
+        return frozenset(self.uses).union(*(PACKAGES[need] for need in self.needs))
 
 
 def _without(files: Iterable[str]) -> tuple[str, ...]:
@@ -179,7 +196,7 @@ def _e2e(*names: str) -> tuple[str, ...]:
 
 
 TWO = ("-n", "2", "--dist", "worksteal")
-NO_BROWSER = ("-m", "not e2e and not slow and not upstream and not s3")
+NO_BROWSER = ("-m", "not e2e and not slow and not upstream and not s3 and not postgresql")
 BROWSER = ("-m", "e2e and not slow and not upstream")
 # That all comes right within half a minute is a promise for a machine that does nothing else.
 PATIENT = {"HOMEPORT_WITHIN_S": "90", "HOMEPORT_ANSWER_S": "2.5"}
@@ -335,6 +352,7 @@ LANES = (
         ("--without", "faults", "--without", "main-job"),
         command="ci",
         goal_s=900,
+        uses=UPSTREAM_USES,
         program=UPSTREAM,
         is_pytest=False,
     ),
@@ -350,6 +368,7 @@ LANES = (
         command="test-all",
         goal_s=660,
         needs=(_browser,),
+        uses=("go",),
         inputs=ALL_INPUTS,
     ),
     Lane(
@@ -358,13 +377,14 @@ LANES = (
         (*BROWSER, *WHOLE),
         command="test-all",
         goal_s=360,
+        uses=("postgresql",),
         beside=PATIENT,
         inputs=ALL_INPUTS,
     ),
     Lane(
         "upgrade",
         "from an earlier version, with it",
-        (*BROWSER, *_in(UPGRADE)),
+        ("-m", "(e2e or postgresql) and not slow and not upstream", *_in(UPGRADE)),
         command="test-all",
         goal_s=600,
         needs=(_database_servers,),
@@ -376,6 +396,7 @@ LANES = (
         ("--only", "main-job"),
         command="ci",
         goal_s=600,
+        uses=UPSTREAM_USES,
         program=UPSTREAM,
         is_pytest=False,
         inputs=ALL_INPUTS,
@@ -387,6 +408,7 @@ LANES = (
         command="ci",
         goal_s=600,
         load=1,
+        uses=NODE_USES,
         program=(*PYTHON, "tests.nodes.run", "or-left-out", *QUIET),
         prepared_by=(*PYTHON, "tests.nodes.run", "prepare"),
         inputs=ALL_INPUTS,
@@ -414,6 +436,7 @@ LANES = (
         goal_s=270,
         load=1.5,
         needs=(_database_servers,),
+        uses=("strace",),
         program=WITH_SERVERS,
         inputs=ALL_INPUTS,
     ),
@@ -445,12 +468,16 @@ LANES = (
             (*NO_BROWSER, *(file for file in LATER if file.startswith(_PORTAL) is is_portal)),
             command="test-all",
             goal_s=420,
+            uses=uses,
             beside={"WEB_WAIT_S": "300"},
             inputs=ALL_INPUTS,
         )
-        for name, title, is_portal in (
-            ("later-portal", "the portal itself", True),
-            ("later", "trainings and people", False),
+        for name, title, is_portal, uses in (
+            ("later-portal", "the portal itself", True, ("postgresql", "redis-server", "strace")),
+            (
+                *("later", "trainings and people", False),
+                ("postgresql", "openssh-server", "prometheus"),
+            ),
         )
     ),
     Lane(
@@ -459,6 +486,7 @@ LANES = (
         ("--only", "faults"),
         command="ci",
         goal_s=740,
+        uses=UPSTREAM_USES,
         program=UPSTREAM,
         is_pytest=False,
         beside=PATIENT,
@@ -510,6 +538,7 @@ LANES = (
         NODES,
         command="node",
         goal_s=1_200,
+        uses=NODE_USES,
         program=(*PYTHON, "tests.nodes.run", *QUIET),
     ),
     Lane(

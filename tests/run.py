@@ -35,7 +35,7 @@ from pathlib import Path
 from tests import builds, due, lanes
 from tests.builds import Build, Next, last_line
 from tests.lanes import Lane, NeedError
-from tests.tools import browsers, children, sizes
+from tests.tools import browsers, children, servers, sizes
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT_RUNS = 10
@@ -308,7 +308,12 @@ class Run:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**(lane.beside if is_beside else {}), **os.environ, **results},
+                env={
+                    **(lane.beside if is_beside else {}),
+                    **os.environ,
+                    **results,
+                    servers.OF_LANE: " ".join(sorted(lane.packages)),
+                },
             )
         self._running.append(Running(lane, process, log, name))
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from tests.portal.programs import ROOT, environ_of, program
 from tests.portal.test_metrics import fleet
 from tests.portal.whole import TRAINING
 from tests.tools.missing import is_missing
+from tests.tools.servers import NoServerError, find_program
 
 MONITORING = ROOT / "deploy" / "kubernetes" / "components" / "monitoring"
 SPEC = yaml.safe_load((MONITORING / "prometheus-rule.yaml").read_text())["spec"]
@@ -78,8 +78,10 @@ SERIES = {
 
 
 def program_of_prometheus(name: str) -> str:
-    found = shutil.which(name)
-    return found or is_missing(f"no {name} in PATH: apt-get install prometheus")
+    try:
+        return find_program(name, "prometheus")
+    except NoServerError as error:
+        is_missing(str(error))
 
 
 def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Every test file is in a lane, and what `make test` leaves out is there and has its seconds."""
 
 import ast
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -80,14 +81,79 @@ def _takes(lane: lanes.Lane, mark: str) -> bool:
     )
 
 
-def test_what_needs_an_s3_server_is_run_by_the_lane_alone_that_names_it():
-    """A test that has the server without the mark fails (tests/portal/storage/conftest.py)."""
-    there = files_below("tests/portal/storage")
+@pytest.mark.parametrize(
+    ("mark", "folder", "need", "others"),
+    [
+        ("s3", "tests/portal/storage", "_s3_server", {"unit", "servers"}),
+        ("postgresql", "tests/upgrade", "_database_servers", {"unit", "later"}),
+    ],
+)
+def test_what_needs_a_server_of_its_own_is_run_by_the_lane_alone_that_names_it(
+    mark: str, folder: str, need: str, others: set[str]
+) -> None:
+    """A test that has the server in another lane fails (`servers.check_named`)."""
+    there = files_below(folder)
     runs = [lane for lane in LANES if files_of(lane) & there]
-    assert {"unit", "servers"} < {lane.name for lane in runs}
-    [by] = [lane for lane in runs if _takes(lane, "s3")]
+    assert others < {lane.name for lane in runs}
+    [by] = [lane for lane in runs if _takes(lane, mark)]
     assert files_of(by) == there
-    assert [need.__name__ for need in by.needs] == ["_s3_server"]
+    assert [need.__name__ for need in by.needs] == [need]
+    marked = {
+        str(file.relative_to(ROOT))
+        for file in (ROOT / "tests").rglob("*.py")
+        if f"pytest.mark.{mark}" in file.read_text() and file != Path(__file__)
+    }
+    assert marked
+    assert all(name.startswith(f"{folder}/") for name in marked), marked
+
+
+def test_make_test_needs_nothing_but_a_browser():
+    assert not set().union(*(lane.packages for lane in lanes.lanes_of("test")))
+    needs = {need.__name__ for lane in lanes.lanes_of("test") for need in lane.needs}
+    assert needs == {"_browser"}
+
+
+STARTS = """import pytest
+from tests.tools import kubeflow, servers
+@pytest.mark.parametrize(("package", "start"), [
+    ("redis-server", lambda folder: servers.redis(folder).__enter__()),
+    ("postgresql", lambda folder: servers.postgres(folder).__enter__()),
+    ("go", lambda folder: servers.s3(folder).__enter__()),
+    ("go", lambda folder: kubeflow.source()),
+    ("openssh-server", lambda folder: servers.find_program("sshd", "openssh-server")),
+])
+def test_starts(tmp_path, package, start):
+    with pytest.raises(AssertionError, match=f"^{package} is not among what the lane needs"):
+        start(tmp_path / "server")
+def test_has_what_its_row_names():
+    servers.find_program("sh", "a-shell")
+"""
+
+
+def test_a_test_fails_that_starts_a_program_which_its_lane_does_not_name(tmp_path: Path) -> None:
+    """Also where it is installed."""
+    file = tmp_path / "test_starts.py"
+    file.write_text(STARTS)
+    words = ("-p", "no:xdist", "-c", "/dev/null", "--rootdir", str(tmp_path), str(file))
+    tried = run.Run([replace(UNIT, arguments=words, uses=("a-shell",))], tmp_path, [])
+    tried.until_all_are_over()
+    log = tmp_path / f"{UNIT.name}.log"
+    assert [(one.passed, one.failed) for one in tried.outcomes] == [(6, 0)], log.read_text()
+
+
+PROGRAM = re.compile(r'(?:find_program\([^)]*?"|check_named\(")([a-z-]+)"(?:, "/[^"]+")?\)')
+
+
+def test_every_package_of_which_tests_start_a_program_is_in_a_row():
+    named = set().union(*(lane.packages for lane in LANES))
+    started = {
+        package
+        for file in (ROOT / "tests").rglob("*.py")
+        if file != Path(__file__)
+        for package in PROGRAM.findall(file.read_text())
+    }
+    assert started - {"postgresql"} == named - {"postgresql"}  # which has several programs
+    assert "postgresql" in named
 
 
 def test_names_of_lanes_are_theirs_alone():

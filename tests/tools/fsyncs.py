@@ -6,13 +6,13 @@ after an answer holds every call made before that answer.
 """
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.tools.missing import is_missing
+from tests.tools.servers import NoServerError, find_program
 from tests.tools.waiting import wait_for
 
 
@@ -42,9 +42,10 @@ def watched(pid: int, folder: Path) -> Iterator[Fsyncs]:
 
     Where there is no strace, or it may not be used, the test is skipped; with CI set it fails.
     """
-    strace = shutil.which("strace")
-    if strace is None:
-        is_missing("no strace in PATH")
+    try:
+        strace = find_program("strace", "strace")
+    except NoServerError as error:
+        is_missing(str(error))
     log = folder / "fsyncs.txt"
     command = [strace, "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(log)]
     child = subprocess.Popen([*command, "-p", str(pid)], stderr=subprocess.PIPE)

@@ -15,6 +15,7 @@ from typing import Any
 
 from deploy.testcluster import binaries
 from tests.tools.missing import is_missing
+from tests.tools.servers import check_named
 
 MODULE, VERSION = "github.com/kubeflow/training-operator", "v1.8.1"
 SUM = "h1:mVvoBSCInbMBX0gGSn4+Ihj3ycwoLO1iEAw+0qPhQfc="
@@ -39,6 +40,7 @@ _MADE = {
 def _go(
     *words: str, where: Path | None = None, stdin: str = ""
 ) -> "subprocess.CompletedProcess[str]":
+    check_named("go")
     try:
         command = [binaries.go(), *words]
     except binaries.NoBinariesError as error:

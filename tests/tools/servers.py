@@ -22,16 +22,33 @@ from deploy.testcluster.ports import free_port
 READY_S = 30.0
 
 
+# The packages that the row of a lane names (tests/lanes.py), in the environment of all that the lane runs; not there
+# where somebody runs tests without a lane.
+OF_LANE = "HOMEPORT_LANE_PACKAGES"
+
+
 class NoServerError(RuntimeError):
     """A program is not installed; the text says which package has it."""
+
+
+def check_named(package: str) -> None:
+    """Where a lane runs: raises AssertionError if its row does not name this package.
+
+    Also where the program is installed, for elsewhere it is not, and nobody would be told.
+    """
+    named = os.environ.get(OF_LANE)
+    if named is not None and package not in named.split():
+        raise AssertionError(f"{package} is not among what the lane needs: tests/lanes.py")
 
 
 def find_program(name: str, package: str, *places: str) -> str:
     """The path of a program of Debian's.
 
     Raises:
+        AssertionError: the lane that runs here does not name its package.
         NoServerError: it is not installed.
     """
+    check_named(package)
     path = os.pathsep.join([*places, os.environ.get("PATH", os.defpath)])
     found = shutil.which(name, path=path)
     if found is None:
@@ -215,8 +232,10 @@ def build_s3() -> Path:
     """The S3 server's program, built once for each set of versions.
 
     Raises:
+        AssertionError: the lane that runs here does not name Go.
         NoServerError: it cannot be built.
     """
+    check_named("go")
     program = _s3_program()
     if not program.exists():
         go = go_for_s3()

@@ -29,7 +29,7 @@ def old(request: pytest.FixtureRequest) -> Iterator[Old]:
         or_skip(error)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
 def database(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
     """Settings of the database: none for SQLite, DATABASE_URL of a PostgreSQL of its own."""
     if request.param == "sqlite":
