@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
+from rest_framework import exceptions
 from rest_framework.fields import empty
 
 from jobs.kinds.training.serializer import TrainingSerializer
+from jobs.rules import conditions
 from jobs.rules.reasons import ROWS
-from jobs.rules.restarts import Cause
+from jobs.rules.restarts import Cause, RestartPolicy
+from jobs.rules.states import WorkloadState
+from jobs.rules.topologies import TOPOLOGIES
 from portal.environment.table import SETTINGS
 from portal.errors import Refused
 from portal.version import RELEASE
@@ -58,6 +62,40 @@ def test_every_error_code_of_the_code_is_documented() -> None:
                 used |= set(re.findall(r"self\.fail\(\"([a-z_]+)\"", source))
     assert used >= {"never_fits", "unknown_field", "invalid_name"}
     assert not {code for code in used if f"`{code}`" not in text}
+
+
+def _rows(section: str) -> dict[str, list[str]]:
+    """Of a table of docs/api.md: first cell -> the others; a row without a first cell goes on with the one above."""
+    text = (
+        (ROOT / "docs" / "api.md").read_text().partition(f"## {section}\n")[2].partition("\n## ")[0]
+    )
+    found: dict[str, list[str]] = {}
+    first = ""
+    for line in re.findall(r"^\| (?!---).*\|$", text, re.MULTILINE):
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if cells[0]:
+            first, found[cells[0]] = cells[0], cells[1:]
+        else:
+            found[first] = [" ".join(pair) for pair in zip(found[first], cells[1:], strict=True)]
+    return found
+
+
+def test_every_error_code_of_the_document_is_one_of_the_code() -> None:
+    codes = {
+        code
+        for cell in _rows("Errors")
+        for code in re.findall(r"`(\w+)`", cell)
+        if code not in {one.default_code for one in vars(exceptions).values() if _is_error(one)}
+    }
+    source = "\n".join(
+        path.read_text() for folder in SOURCES for path in (ROOT / folder).rglob("*.py")
+    )
+    assert len(codes) > 80
+    assert not {code for code in codes if not re.search(rf"\"{code}\"|\b{code}=", source)}
+
+
+def _is_error(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, exceptions.APIException)
 
 
 def test_the_body_of_a_training_in_the_document_has_every_field_and_its_default() -> None:
@@ -121,9 +159,39 @@ def test_words_of_pages_that_documents_quote_are_on_pages() -> None:
                 )
 
 
-def test_every_reason_is_documented() -> None:
+# In a cell: what is said of a fact that is all of the sentence, or of one that only an event has.
+_OF_A_FACT = {"{text}": "the arithmetic, in words", "{hint}": "hint"}
+
+
+def test_reasons_are_documented_with_their_words_and_no_others() -> None:
+    """A fact in braces is told by any words; behind the sentence more may be told in brackets."""
+    told = _rows("Reasons")
+    del told["code"]
+    assert told.keys() == {f"`{code}`" for code in ROWS}
+    others = []
+    for code, texts in ROWS.items():
+        for text, cell in zip(texts, told[f"`{code}`"], strict=True):
+            said = _OF_A_FACT.get(text, text)
+            words = re.sub(r"\\{\w+\\}", ".*", re.escape(" ".join(said.replace("`", "").split())))
+            if not re.fullmatch(rf"{words}( \(.*\))?", " ".join(cell.replace("`", "").split())):
+                others.append(f"{code}: {cell!r} is told, and {text!r} said")
+    assert not others
+
+
+def test_states_conditions_and_topologies_are_documented_and_no_others() -> None:
     text = (ROOT / "docs" / "api.md").read_text()
-    assert not {code for code in ROWS if f"| `{code}` |" not in text}
+    [states] = re.findall(r"^`state` is (.*?)\.$", text, re.MULTILINE)
+    outside = re.sub(r"\([^)]*\)", "", states)
+    assert set(re.findall(r"`(\w+)`", outside)) == {state.value for state in WorkloadState}
+    [types] = re.findall(r"^Conditions are (.*?):", text, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", types)) == set(conditions.TYPES)
+    table = {cell.strip("`") for cell in _rows("Submitting") if cell.startswith("`")}
+    assert table - {"topology"} == set(TOPOLOGIES)
+    headings = (ROOT / "docs" / "training.md").read_text().partition("\n## Topologies\n")[2]
+    named = re.findall(r"^### .*: `([\w-]+)`$", headings.partition("\n## ")[0], re.MULTILINE)
+    assert named == list(TOPOLOGIES)
+    [policies] = re.findall(r"^`restart_policy` is (.*?):", text, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", policies)) == {policy.value for policy in RestartPolicy}
 
 
 def test_pins_are_not_older_than_the_floors() -> None:
