@@ -23,7 +23,9 @@ from portal.web.streaming import AbsentError
 
 TAIL_BYTES = 64 * 1024  # read at once while looking for the beginning of a tail
 MAX_TAIL_BYTES = 64 * 1024**2  # a tail of longer lines than this is cut
-COUNTED_BYTES = 16 * 1024**2  # lines of more are not counted: all of it would have to be read
+COUNTED_BYTES = (
+    2 * 1024**2
+)  # lines of more are not counted: all of it is read, of each replica that is shown
 
 # Whose log: of one attempt, of each replica's latest that has anything, or of one after the other.
 Which = int | Literal["latest", "all"]
