@@ -195,8 +195,8 @@ def test_form_and_rest_say_it(settings: Any, tmp_path: Path) -> None:
     alice = tenant_with_a_node("alice", team=Team.objects.create(name="vision"))
     client: Client = client_of(alice)
     for address, code in (("/bundles/", 200), ("/api/v1/bundles/", 201)):
-        file = SimpleUploadedFile("a.zip", zip_of(("run.sh", CRLF)))
-        answer = client.post(address, {"file": file})
+        upload = SimpleUploadedFile("a.zip", zip_of(("run.sh", CRLF)))
+        answer = client.post(address, {"file": upload})
         assert answer.status_code == code, answer.content
         told = answer.json()
         (note,) = told["notes"] if "notes" in told else told["listing"]["notes"]
