@@ -235,6 +235,10 @@ def test_a_page_about_code_is_no_code(alice: Tenant) -> None:
         TRAINING.read(submit_body(source={"git": page}), tenant=alice, user=alice.owner)
     line = "--git https://github.com/org/repo.git --ref main --source-path examples"
     assert line in caught.value.errors[0].text
+    for repository in ("https://github.com/o/r", "https://github.com/o/r/pull/17"):
+        with pytest.raises(Refused) as caught:
+            TRAINING.read(submit_body(source={"url": repository}), tenant=alice, user=alice.owner)
+        assert "homeport submit --git https://github.com/o/r.git" in caught.value.errors[0].text
     for url in (
         "https://github.com/o/r/blob/main/t.py",
         "https://host/a.rar",

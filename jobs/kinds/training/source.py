@@ -14,7 +14,7 @@ from jobs.kinds.training.fields import has_controls, refuse
 from jobs.kinds.training.private import HIDDEN
 from jobs.kinds.training.variables import usable_secret
 from jobs.models import Bundle
-from jobs.rules.code_addresses import RepositoryPage, cannot_be_unpacked, find_page
+from jobs.rules.code_addresses import RepositoryPage, cannot_be_unpacked, find_no_code, find_page
 from portal.errors import FieldError
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -209,9 +209,9 @@ def _url(given: str, sha256: Any) -> dict[str, str]:
             "it in your program with a token from a variable."
         )
         refuse("invalid_url", text, "url")
-    page = find_page(given)
-    if page is not None and page.is_sure and page.ref and not page.is_raw:
-        refuse("invalid_url", f"This is a page about code, not the code. {_as_git(page)}", "url")
+    if page := find_no_code(given):
+        text = "This is a repository, or a page about one, and gives no code that can be fetched."
+        refuse("invalid_url", f"{text} {_as_git(page)}", "url")
     if cannot_be_unpacked(parts.path):
         refuse("invalid_url", UNKNOWN_ARCHIVE, "url")
     if sha256 in (None, ""):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.rules.code_addresses import cannot_be_unpacked, find_page
+from jobs.rules.code_addresses import cannot_be_unpacked, find_no_code, find_page
 
 # Address -> git, ref and folder.
 PAGES = {
@@ -73,6 +73,79 @@ def test_a_page_names_the_repository(url: str) -> None:
 @pytest.mark.parametrize("url", REPOSITORIES)
 def test_a_repository_is_no_page(url: str) -> None:
     assert find_page(url) is None
+
+
+# Address that is given for that of code -> the repository's.
+NO_CODE = {
+    **{
+        url: git
+        for url, (git, _ref, _folder) in PAGES.items()
+        if "raw" not in url and "/git.firm" not in url and "/gitea.firm" not in url
+    },
+    "https://github.com/org/repo": "github.com/org/repo.git",
+    "http://github.com/org/repo/": "github.com/org/repo.git",
+    "https://github.com/org/archive": "github.com/org/archive.git",
+    "https://github.com/org/repo.git": "github.com/org/repo.git",
+    "https://github.com/org/repo/releases/tag/v1": "github.com/org/repo.git",
+    "https://github.com/org/repo/pull/17/files": "github.com/org/repo.git",
+    "https://github.com/org/repo/pull/17/files/0a1b": "github.com/org/repo.git",
+    "https://github.com/org/repo/wiki": "github.com/org/repo.git",
+    "https://github.com/org/repo?tab=readme-ov-file#use": "github.com/org/repo.git",
+    "https://gitlab.com/group/sub/deep/repo": "gitlab.com/group/sub/deep/repo.git",
+    "https://gitlab.com/group/repo/-/merge_requests/3": "gitlab.com/group/repo.git",
+    "https://gitlab.com/group/repo/-/jobs/5": "gitlab.com/group/repo.git",
+    "https://bitbucket.org/team/repo/downloads/": "bitbucket.org/team/repo.git",
+    "https://bitbucket.org/team/repo": "bitbucket.org/team/repo.git",
+    "https://bitbucket.org/team/repo/pull-requests/2": "bitbucket.org/team/repo.git",
+    "https://codeberg.org/o/r/issues/1": "codeberg.org/o/r.git",
+    "https://gitee.com/o/r": "gitee.com/o/r.git",
+    "https://huggingface.co/org/model": "huggingface.co/org/model",
+    "https://huggingface.co/datasets/o/d/discussions": "huggingface.co/datasets/o/d",
+    "https://host:8443/a/repo.git": "host:8443/a/repo.git",
+}
+CODE = [
+    "https://github.com/org/repo/raw/main/t.py",
+    "https://github.com/org/repo/archive/refs/heads/main.zip",
+    "https://github.com/org/repo/releases/download/v1/code.tar.gz",
+    "https://github.com/org/repo/releases/latest/download/code.zip",
+    "https://github.com/org/repo/zipball/main",
+    "https://github.com/user-attachments/files/1/code.zip",
+    "https://raw.githubusercontent.com/org/repo/main/t.py",
+    "https://codeload.github.com/org/repo/zip/main",
+    "https://gitlab.com/group/sub/repo/-/raw/main/t.py",
+    "https://gitlab.com/group/repo/-/archive/main/repo-main.tar.gz",
+    "https://gitlab.com/group/repo/-/jobs/artifacts/main/download?job=build",
+    "https://gitlab.com/group/repo/-/releases/permalink/latest/downloads/code.zip",
+    "https://gitlab.com/group/sub/repo/uploads/0a1b/code.zip",
+    "https://gitlab.com/group/repo/repository/archive.zip?ref=main",
+    "https://github.com/org/repo/files/1/code.zip",
+    "https://gitlab.com/api/v4/projects/1/repository/archive.zip",
+    "https://bitbucket.org/team/repo/raw/main/t.py",
+    "https://bitbucket.org/team/repo/get/main.zip",
+    "https://bitbucket.org/team/repo/downloads/code.zip",
+    "https://codeberg.org/o/r/raw/branch/main/t.py",
+    "https://codeberg.org/o/r/archive/main.zip",
+    "https://gitee.com/o/r/repository/archive/main.zip",
+    "https://huggingface.co/org/model/resolve/main/t.py",
+    "https://huggingface.co/gpt2/resolve/main/t.py",
+    "https://huggingface.co/datasets/o/d/resolve/main/t.py",
+    "https://host/org/repo",
+    "https://host/org/repo/tree/main/t.py",
+    "https://host",
+]
+
+
+@pytest.mark.parametrize("url", NO_CODE)
+def test_what_a_repository_shows_is_no_code(url: str) -> None:
+    page = find_no_code(url)
+    assert page is not None
+    assert page.git == f"https://{NO_CODE[url]}"
+    assert find_page(page.git) is None
+
+
+@pytest.mark.parametrize("url", CODE)
+def test_what_gives_code_is_none_of_these(url: str) -> None:
+    assert find_no_code(url) is None
 
 
 @pytest.mark.parametrize("name", ["a.rar", "A.RAR", "a.7z", "a.tar.zst", "a.tar.Z", "a.lz4"])
