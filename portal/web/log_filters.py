@@ -6,12 +6,26 @@ from collections import defaultdict, deque
 from collections.abc import Hashable
 
 A_MINUTE = 3  # lines about each thing that a client can cause
+MOST_CHARS = 500  # of such a line, as others' words may be in it
 _MINUTE_S = 60.0
 # What uvicorn says of what came.
 _OF_UVICORN = {
     "Invalid HTTP request received.",
     "Unsupported upgrade request.",
     "Invalid UTF-8 sequence received from client.",
+}
+# Loggers of ours that speak while somebody's request is answered: whoever sends many has each told, and where a
+# server that we ask does not work, whoever comes. `tests/portal/test_log_lines.py` finds those that are missing.
+OF_REQUESTS = {
+    "jobs.bundle_listing",
+    "jobs.engine.dry_runs",
+    "jobs.logs.consumers",
+    "jobs.logs.sources",
+    "jobs.logs.tail",
+    "portal.server.bodies",
+    "portal.server.tls",
+    "portal.storage.folder_app",
+    "tenants.people.oidc",
 }
 
 
@@ -49,8 +63,8 @@ class KnownCause(logging.Filter):
 class OfClients(logging.Filter):
     """What whoever sends requests can cause, as often as they like: one line, below ERROR, a few a minute.
 
-    For the handler, since a filter of a logger does not see what its children say. Failures of ours, and
-    what is refused for a disk, database or object store that does not work, stay as they are.
+    For the handler, since a filter of a logger does not see what its children say. Failures of ours, and what
+    Django says of a disk, database or object store that does not work, stay as they are.
     """
 
     def __init__(self) -> None:
@@ -66,7 +80,9 @@ class OfClients(logging.Filter):
             return False
         said_at.append(now)
         record.exc_info = record.exc_text = None
-        if record.levelno >= logging.ERROR:
+        record.msg, record.args = " ".join(record.getMessage().split())[:MOST_CHARS], ()
+        # What ours call an error is a disk or a store that does not work: seldom told, and told as that.
+        if record.levelno >= logging.ERROR and record.name not in OF_REQUESTS:
             record.levelno, record.levelname = logging.WARNING, "WARNING"
         return True
 
@@ -83,4 +99,6 @@ def _cause_of(record: logging.LogRecord) -> Hashable | None:
         if status < 500 or (status == 503 and not record.exc_info):
             found = getattr(getattr(record, "request", None), "resolver_match", None)
             return status, getattr(found, "view_name", "")
+    if record.name in OF_REQUESTS and not record.exc_info:
+        return record.name, record.msg  # as it stands in the code, without what it is about
     return None

@@ -1,16 +1,22 @@
 """LOG_FORMAT=json: one object a line, by which a request, its person and the reconciler are found."""
 
+import ast
+import asyncio
 import io
 import json
 import logging
+import os
 import sqlite3
+import ssl
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from logging.config import dictConfig
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -18,14 +24,21 @@ from django.conf import settings
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
+from jobs import bundle_listing
 from portal.environment.parsers import parse_log_format
 from portal.errors import ConfigurationError
 from portal.log_lines import KEYS, JsonLines
-from portal.web.log_filters import A_MINUTE
+from portal.server.tls import make_context
+from portal.storage import folder_app
+from portal.storage.folder import FolderStore
+from portal.storage.folder_app import FolderStoreApp
+from portal.web.log_filters import A_MINUTE, MOST_CHARS, OF_REQUESTS
 from tests.factories import make_tenant
 from tests.jobs.engine.test_takeover import kubeconfig_of_nobody
 from tests.jobs.engine.test_takeover import process as running
 from tests.portal.whole import whole_portal
+from tests.repository.test_ratchet import sources
+from tests.tools.authority import Authority
 from tests.tools.waiting import wait_for
 
 ALWAYS = {"time", "level", "logger", "message"}
@@ -183,3 +196,85 @@ def test_a_busy_answer_is_seldom_told_and_a_failure_always() -> None:
     errors = Counter(line["message"].split("\n")[0] for line in found if line["level"] == "ERROR")
     assert errors["Internal Server Error: /"] == errors["Service Unavailable: /"] == 10
     assert errors["Exception in ASGI application"] == 50
+
+
+def hang_up(folder: Path) -> None:
+    """An upload to the folder store breaks off."""
+    link = FolderStore(folder, "http://localhost/").link_put("code/a", size_bytes=5)
+    url = urlsplit(link.url)
+    where = {"path": url.path, "query_string": url.query.encode(), "headers": []}
+
+    async def nothing_more() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folder_app, "get_store", lambda: FolderStore(folder, "http://localhost/"))
+        app = FolderStoreApp(AsyncMock())
+        asyncio.run(app({"type": "http", "method": "PUT", **where}, nothing_more, AsyncMock()))
+
+
+def upload_what_the_reader_dies_of(folder: Path) -> None:
+    dying = (sys.executable, "-c", f"raise SystemExit('a\\rb' + 'x' * {2 * MOST_CHARS})")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle_listing, "COMMAND", dying)
+        bundle_listing.list_bundle(folder, "a.zip", 1, person="ada")
+
+
+def connect_when_the_certificate_is_half_written(folder: Path) -> None:
+    certificate, key = Authority(folder / "ca").pair("tls")
+    context = make_context(str(certificate), str(key))
+    assert context is not None
+    certificate.write_text("half\n")
+    os.utime(certificate, (1, 1))
+    hello, nobody = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(nobody, hello, server_hostname="localhost")
+    for one in (client, context.wrap_bio(hello, ssl.MemoryBIO(), server_side=True)):
+        with pytest.raises(ssl.SSLWantReadError):
+            one.do_handshake()
+
+
+@pytest.mark.parametrize(
+    "happen",
+    [hang_up, upload_what_the_reader_dies_of, connect_when_the_certificate_is_half_written],
+)
+def test_what_people_and_broken_servers_cause_is_seldom_told(
+    tmp_path: Path, happen: Callable[[Path], None]
+) -> None:
+    with logged() as told:
+        for n in range(A_MINUTE + 3):
+            folder = tmp_path / str(n)
+            folder.mkdir()
+            happen(folder)
+    messages = [line["message"] for line in lines(told.getvalue())]
+    assert len(messages) == A_MINUTE, messages
+    assert all("\n" not in text and len(text) <= MOST_CHARS for text in messages), messages
+
+
+# What no request causes, or what tells of it only once.
+OF_THE_RECONCILER = ("jobs.engine.", "tenants.reconcile.", "portal.cluster.", "portal.management.")
+RARE = {
+    "portal.database.postgres.outage": "when it begins, and when it ends",
+    "portal.live": "once a minute, by a filter of its own",
+    "portal.log_lines": "what a library writes to a stream",
+    "jobs.logs.hub": "a failure of ours",
+}
+LEVELS = {"debug", "info", "warning", "error", "critical", "log"}
+
+
+def test_each_logger_that_requests_reach_has_a_bound() -> None:
+    """Failures of ours, by `log.exception`, are told whenever they come."""
+    speaking = {
+        ".".join(path.with_suffix("").parts)
+        for path, text in sources().items()
+        for call in ast.walk(ast.parse(text))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in LEVELS
+        and ast.unparse(call.func.value) in {"log", "self._log", "logger", "logging"}
+        and path.parts[0] in {"jobs", "portal", "tenants"}
+        and path.parts[1] not in {"pod", "client"}
+    }
+    assert speaking >= OF_REQUESTS
+    assert RARE.keys() <= speaking
+    unbounded = speaking - OF_REQUESTS - RARE.keys()
+    assert not {name for name in unbounded if not name.startswith(OF_THE_RECONCILER)}

@@ -1,5 +1,6 @@
 """Signing in by an OpenID Connect provider: a real portal, a real provider, and its lies."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import requests
 from django.test import Client
 from django.urls import NoReverseMatch, reverse
 
+from portal.web.log_filters import A_MINUTE
 from tests.tenants.people.oidc_portal import PASSWORD, OidcPortal, oidc_portal, visitor
 from tests.tools.authority import Authority
 
@@ -222,3 +224,16 @@ def test_without_a_provider_there_is_no_button_and_no_address() -> None:
     assert "/oidc/" not in page
     with pytest.raises(NoReverseMatch):
         reverse("oidc-begin")
+
+
+def test_who_comes_back_with_nonsense_fills_no_log(portal: OidcPortal) -> None:
+    for n in range(4 * A_MINUTE):
+        for said in (f"error=access_denied&state={n}", f"code={n}&state=a%0Ab"):
+            answer = requests.get(f"{portal.url}/oidc/callback/?{said}", timeout=30)
+            assert "/sign-in/" in answer.url
+    told = [line for line in portal.whole.log.splitlines() if "tenants.people.oidc" in line]
+    about = Counter(
+        " ".join(line.partition("tenants.people.oidc: ")[2].split()[:6]) for line in told
+    )
+    assert told
+    assert max(about.values()) <= A_MINUTE, about
