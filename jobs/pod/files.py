@@ -124,14 +124,14 @@ def write_whole(path: str, text: str) -> None:
     os.rename(half, path)
 
 
-def keep_room(path: str) -> None:
-    """Makes a file of blanks that `write_in_room` fills, also where the volume is full by then.
+def keep_room(path: str, text: str) -> None:
+    """Makes a file of some text and blanks that `write_in_room` fills, also where the volume is full by then.
 
     Raises:
         OSError: it cannot be written.
     """
     with open(path, "w") as file:
-        file.write(" " * ROOM_BYTES)
+        file.write(text.ljust(ROOM_BYTES))
 
 
 def write_in_room(path: str, text: str) -> None:

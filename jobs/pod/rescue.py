@@ -12,7 +12,6 @@ if __name__ == "__main__":
     # A script has its own folder first on the path; the package's root is needed instead.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import json
 import time
 from typing import Any
 
@@ -25,10 +24,9 @@ from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.placeholders import ReplicaContext
 from jobs.pod.protocol.termination import TerminationMessage
-from jobs.pod.segments import attempt_folders, kept_segments, open_plain
+from jobs.pod.segments import attempt_folders, kept_segments, number_in, read_exits
 from jobs.pod.shipping import ship_kept
 
-MAX_EXIT_BYTES = 64 * 1024
 # Where the store is full: nobody else brings it later, and this pod holds next to nothing. It ends in time.
 FULL_RETRY_PART = 2.5
 
@@ -56,25 +54,6 @@ def _is_marked(folders: list[str]) -> bool:
     return all(os.path.exists(os.path.join(folder, "uploaded")) for folder in folders)
 
 
-def read_exit(folders: list[str]) -> dict[str, Any]:
-    """What the newest runner of an attempt noted about its end; empty when it was killed."""
-    newest: dict[str, Any] = {}
-    for folder in folders:
-        try:
-            with open_plain(os.path.join(folder, "exit.json")) as file:
-                found = json.loads(file.read(MAX_EXIT_BYTES))
-        except (OSError, ValueError):
-            continue
-        if isinstance(found, dict) and _number(found, "ended_at") >= _number(newest, "ended_at"):
-            newest = found
-    return newest
-
-
-def _number(fields: dict[str, Any], name: str) -> float:
-    value = fields.get(name)
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
 def rescue_attempt(
     portal: PortalClient,
     job_id: str,
@@ -91,12 +70,12 @@ def rescue_attempt(
     replica_path = f"jobs/{job_id}/replicas/{context.role}/{context.task_index}/{context.attempt}/"
     kept_bytes = ship_kept(portal, replica_path, segments, context.pod_uid, budget, _tell)
     start = segments[0].start if segments else 0
-    noted = read_exit(folders)
+    noted = (read_exits(folders) or [{}])[-1]
     code = noted.get("exit_code")
     body = {
         "exit_code": code if isinstance(code, int) and 0 <= code <= 255 else None,
         "reason": str(noted.get("reason") or codes.LOST)[:64],
-        "skipped_bytes": max(0, max(end, int(_number(noted, "end_byte"))) - start - kept_bytes),
+        "skipped_bytes": max(0, max(end, int(number_in(noted, "end_byte"))) - start - kept_bytes),
         "by_rescue": True,
         "pod_uid": context.pod_uid,
         **told_checkpoint(context, budget),

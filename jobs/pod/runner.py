@@ -58,7 +58,14 @@ from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.redaction import Redaction, secret_values
 from jobs.pod.sampling import Sampler
 from jobs.pod.scripts import Scripts, unstartable
-from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
+from jobs.pod.segments import (
+    READ_BYTES,
+    attempt_folders,
+    ends_line,
+    kept_segments,
+    number_in,
+    read_exits,
+)
 from jobs.pod.shipping import Shipper, ship_kept
 from jobs.pod.startup import wait_for_needs
 from jobs.pod.tail import OutputTail
@@ -174,25 +181,30 @@ class Runner:
 
     def _prepare(self) -> None:
         context = self._context
+        folders = attempt_folders(context.state_parent, context.attempt)
+        segments, last_number, end = kept_segments(folders)
+        exits = read_exits(folders)
+        # What they could not keep has its place in the log as well.
+        told_end = max([end, *(int(number_in(fields, "end_byte")) for fields in exits)])
         try:
             os.makedirs(context.state_folder, exist_ok=True)
             # A container that starts again in the same pod has not ended any more.
             remove(os.path.join(context.state_folder, "uploaded"))
-            keep_room(self._exit_path)
+            keep_room(self._exit_path, json.dumps({"end_byte": told_end}) if told_end else "")
             os.makedirs(context.artifacts_dir, exist_ok=True)
         except OSError:
             pass  # the first segment fails the same way and says so
-        segments, last_number, end = kept_segments(
-            attempt_folders(context.state_parent, context.attempt)
-        )
-        self._archive.resume(segments, last_number, end)
-        if last_number:
-            if not ends_line(segments):
+        self._archive.resume(segments, last_number, told_end)
+        if last_number or told_end:
+            if not ends_line(segments) and end == told_end:
                 # A segment of its own, as it ends what a container before this one printed.
                 self._archive.write(b"\n")
                 self._archive.close()
             self._shipper.run_start = self._archive.position
-            self.say(f"{context.name} was started again (pod {context.pod_uid[:8]})")
+            lost = f"; {told_end - end} bytes before are not kept" if told_end > end else ""
+            if lost and exits[-1].get("reason") == codes.VOLUME_FULL:
+                lost += ", as the log volume was full"
+            self.say(f"{context.name} was started again (pod {context.pod_uid[:8]}){lost}")
 
     def _run_program(self) -> Ending:
         ending, self._context = wait_for_needs(

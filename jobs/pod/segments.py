@@ -2,18 +2,20 @@
 """The log on the volume: segment files, as they are found there.
 
 A state folder holds `000001.log`, `000002.log`, ... and `starts`, which says of each where in the
-log of the attempt it begins.
+log of the attempt it begins. `exit.json` says how the last container ended that could say it, and where its log did.
 """
 
 import contextlib
 import errno
+import json
 import os
 import re
 import stat
 import time
-from typing import BinaryIO, Dict, List, NamedTuple, Tuple
+from typing import Any, BinaryIO, Dict, List, NamedTuple, Tuple
 
 READ_BYTES = 256 * 1024
+MAX_EXIT_BYTES = 64 * 1024
 
 
 class Segment(NamedTuple):
@@ -59,6 +61,26 @@ def kept_segments(folders: List[str]) -> Tuple[List[Segment], int, int]:
         last_number = max([last_number, *sizes])
     found.sort(key=lambda segment: segment.number)
     return found, last_number, end
+
+
+def read_exits(folders: List[str]) -> List[Dict[str, Any]]:
+    """What containers noted about their ends, the newest last; who was killed noted nothing."""
+    found = []
+    for folder in folders:
+        try:
+            with open_plain(os.path.join(folder, "exit.json")) as file:
+                fields = json.loads(file.read(MAX_EXIT_BYTES).decode())
+        except (OSError, ValueError):
+            continue
+        if isinstance(fields, dict):
+            found.append(fields)
+    return sorted(found, key=lambda fields: number_in(fields, "ended_at"))
+
+
+def number_in(fields: Dict[str, Any], name: str) -> float:
+    """A number from 0 on; 0 where it is none, for users may have written it."""
+    value = fields.get(name)
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 2**53 else 0.0
 
 
 def ends_line(segments: List[Segment]) -> bool:

@@ -253,3 +253,47 @@ def test_a_container_that_starts_again_in_its_pod_goes_on_too(
     begins = [row.get("run_start_byte", 0) for _, row in sorted(door.segments.items())]
     assert begins == [0, *[len(b"one\n")] * (len(begins) - 1)], "of all that this one brings"
     assert len(door.ends) == 2
+
+
+@pytest.mark.parametrize("kept", ["a part", "nothing"])
+@mounts_a_small_disk
+def test_what_a_full_volume_did_not_take_keeps_its_place_however_often_a_container_starts_again(
+    pod: Pod, door: FakeDoor, kept: str
+) -> None:
+    """Three containers: the volume of the first two is full, and the second one is killed."""
+    early = b"early\n" if kept == "a part" else b""
+    waits = "while not os.path.exists('full'): time.sleep(0.02)\n"
+    pod.python(f"import os, time\nos.write(1, {early!r})\n{waits}os.write(1, b'x' * 100_000)")
+    with small_disk(pod.root / "log", 2**20) as disk:
+        pod.state.mkdir(parents=True)
+        first = pod.start()
+        wait_until((pod.state / "exit.json").exists)
+        if early:
+            wait_until(lambda: (pod.state / "000001.log").exists())
+        disk.fill()
+        (pod.root / "workspace/full").touch()
+        first.communicate(timeout=15)
+        skipped = door.ends[-1]["skipped_bytes"]
+        assert skipped + len(door.log()) == len(early) + 100_000
+        pod.python("import signal; print('waits', flush=True); signal.pause()")
+        second = pod.start()
+        assert second.stdout is not None
+        lines = [*iter(second.stdout.readline, b"waits\n")]
+        again = b"[homeport] worker-0 was started again (pod abcdef01)"
+        told = b"; %d bytes before are not kept, as the log volume was full\n" % skipped
+        assert again + told in lines
+        second.kill()
+        second.communicate(timeout=15)
+        disk.make_room()
+        pod.python("print('third')")
+        code, output = pod.run()
+        assert code == 0
+    assert output.startswith(again)
+    assert output.endswith(b"third\n")
+    rows = [door.segments[number] for number in sorted(door.segments)]
+    assert rows[-1]["start_byte"] >= len(early) + 100_000, "none lies where others did"
+    end = rows[-1]["start_byte"] + rows[-1]["size_bytes"]
+    kept_bytes = len(door.log())
+    assert door.ends[-1]["skipped_bytes"] == end - kept_bytes >= skipped
+    assert door.log().startswith(early)
+    assert rows[-1]["run_start_byte"] >= len(early) + 100_000
