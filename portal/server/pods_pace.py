@@ -25,6 +25,7 @@ from portal.asgi_answer import (
     retry_after,
     send_error,
 )
+from portal.server.descriptors import descriptor_limit
 from portal.storage.folder import STORE_PATH
 
 AT_ONCE = 4  # calls of a token that are worked on
@@ -37,8 +38,11 @@ LEAST_WAITING = 4
 WAIT_S = 5.0  # less than a gate waits for an answer (TIMEOUT_S of jobs/pod/gatekeeper/portal.py)
 MOST_WAITING = 2000  # of all tokens together
 MOST_WAITING_UNKNOWN = 500  # of one whose number of pods nobody has said yet
-PAUSE_S = 1.0  # before a refusal
-MOST_PAUSING = 100  # refusals of a token; the others come at once
+PAUSE_S = 1.0  # before a refusal, at least
+REFUSED_PER_S = 100.0  # of a token, however many come
+# Refusals of a token that wait for that, and of all; the others come at once, for each that waits keeps a descriptor.
+MOST_PAUSING = max(100, min(500, descriptor_limit() // 16))
+MOST_PAUSING_IN_ALL = 2 * MOST_PAUSING
 _BURST_S = 1.0
 _TICK_S = 0.001  # timers may come a little early
 _MOST_HOLDERS = 10_000
@@ -111,6 +115,7 @@ class _Holder:
         self.calls = _Lane(AT_ONCE)
         self.transfers = _Lane(AT_ONCE_OF_STORE)
         self.pausing = 0
+        self.refused_until = 0.0  # when the last of them would come at an even pace
 
     def report_pods(self, count: int) -> None:
         self.pods = max(1, count)
@@ -137,13 +142,14 @@ class PodsPace:
         self._find_caller = find_caller
         self._holders: OrderedDict[str, _Holder] = OrderedDict()
         self._waiting = 0
+        self._pausing = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         holder = self._holder(self._find_caller(scope))
         is_transfer = scope["path"].startswith(STORE_PATH)
         lane = holder.transfers if is_transfer else holder.calls
         if not lane.take() and not await self._wait(holder, lane):
-            await _pause(holder)
+            await self._pause(holder)
             await _refuse(lane, send)
             return
         has_place = True
@@ -212,15 +218,19 @@ class PodsPace:
                 lane.waiting.remove(turn)
         return turn.done() and not turn.cancelled()
 
-
-async def _pause(holder: _Holder) -> None:
-    if holder.pausing >= MOST_PAUSING:
-        return
-    holder.pausing += 1
-    try:
-        await asyncio.sleep(PAUSE_S)
-    finally:
-        holder.pausing -= 1
+    async def _pause(self, holder: _Holder) -> None:
+        """Refusals go out one after another: as fast as they are asked for, they would be all that we do."""
+        if holder.pausing >= MOST_PAUSING or self._pausing >= MOST_PAUSING_IN_ALL:
+            return
+        now = asyncio.get_running_loop().time()
+        holder.refused_until = max(now, holder.refused_until) + 1 / REFUSED_PER_S
+        holder.pausing += 1
+        self._pausing += 1
+        try:
+            await asyncio.sleep(max(PAUSE_S, holder.refused_until - now))
+        finally:
+            holder.pausing -= 1
+            self._pausing -= 1
 
 
 async def _refuse(lane: _Lane, send: Send) -> None:
