@@ -6,6 +6,7 @@ section 5.1, kept to what Python's database knows.
 """
 
 import unicodedata
+from collections.abc import Container
 
 # Explicit marks, embeddings, overrides and isolates (UAX 9, section 2).
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -45,6 +46,18 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_written_out(letter) if _is_hidden(letter) else letter for letter in text)
+
+
+def first_outside(text: str, allowed: Container[str]) -> str:
+    """The first character that is not allowed, for a sentence: “Ö” (U+00D6); "": all are."""
+    for letter in unicodedata.normalize("NFC", text):
+        if letter in allowed:
+            continue
+        number = f"U+{ord(letter):04X}"
+        if _is_hidden(letter) or (letter.isspace() and letter != " "):
+            return number
+        return f"“{letter}”" if letter.isascii() else f"“{letter}” ({number})"
+    return ""
 
 
 def replace_hidden(text: str, by: str) -> str:

@@ -1,6 +1,7 @@
 """Everything that changes secrets on somebody's behalf: rows only, never the cluster."""
 
 import re
+import string
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -18,12 +19,14 @@ from jobs.kinds.training.variables import variable_problem
 from jobs.models import UserSecret, Workload
 from jobs.secrets.sealing import seal
 from portal import live, room
+from portal.characters import first_outside
 from portal.errors import FieldError, Refused
 from tenants import policy
 from tenants.audit.record import record
 from tenants.models import Tenant, User
 
 MAX_SECRETS = 32  # of one person
+_NAME_CHARS = frozenset(f"{string.ascii_lowercase}{string.digits}-")
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
@@ -60,6 +63,15 @@ def uses(tenant: Tenant | None) -> Mapping[str, list[NamedUse]]:
     return found
 
 
+def _name_problem(name: str) -> str:
+    if outside := first_outside(name, _NAME_CHARS):
+        text = _("Use letters from a to z, digits and dashes only; %(outside)s is none of these.")
+        return text % {"outside": outside}
+    return _(
+        "Use 1 to 40 letters from a to z, digits and dashes, with no dash at the beginning or the end."
+    )
+
+
 def put(
     *, by: User, tenant: Tenant, name: str, kind: str, keys: list[str], values: Mapping[str, str]
 ) -> UserSecret:
@@ -77,8 +89,7 @@ def put(
     limits.check_pace(by)
     room.check()
     if not NAME.fullmatch(name):
-        text = _("Use 1 to 40 lower-case letters, digits and dashes, with no dash at the ends.")
-        raise Refused([FieldError("name", "invalid_name", text)])
+        raise Refused([FieldError("name", "invalid_name", _name_problem(name))])
     with transaction.atomic():
         # With it `delete` and submits wait, too.
         now = Tenant.objects.select_for_update().get(pk=tenant.pk)

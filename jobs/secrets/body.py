@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import string
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,14 +14,29 @@ from rest_framework import serializers
 
 from jobs.kinds.training.fields import has_controls, refuse
 from jobs.models import UserSecret
+from portal.characters import first_outside
 from portal.web.fields import Body, FixedChoice
 
 MAX_KEYS = 32
 MAX_VALUE_BYTES = 64 * 1024
 REGISTRY_KEYS = ("server", "username", "password")
 # A file's name: https://kubernetes.io/docs/concepts/configuration/secret/#restriction-names-data
+_KEY_CHARS = frozenset(f"{string.ascii_letters}{string.digits}._-")
 _KEY = re.compile(r"(?!\.\.?$|\.\.)[A-Za-z0-9._-]{1,253}")
 _SERVER = re.compile(r"[A-Za-z0-9.-]+(:\d{1,5})?(/[A-Za-z0-9._/-]*)?")
+
+
+def _key_problem(key: object) -> str:
+    if outside := first_outside(key, _KEY_CHARS) if isinstance(key, str) else "":
+        text = _(
+            "A key has letters from a to z or A to Z, digits, dots, dashes and underscores only; %(outside)s is "
+            "none of these."
+        )
+        return text % {"outside": outside}
+    return _(
+        "A key has up to 253 letters from a to z or A to Z, digits, dots, dashes and underscores; it is not "
+        "one dot and does not begin with two."
+    )
 
 
 @extend_schema_field(serializers.DictField(child=serializers.CharField()))
@@ -35,11 +51,7 @@ class Values(serializers.Field[Any, Any, Any, Any]):
         for key, value in data.items():
             at = str(key)[:80]
             if not isinstance(key, str) or not _KEY.fullmatch(key):
-                text = _(
-                    "A key has up to 253 letters, digits, dots, dashes and underscores; it is not one dot "
-                    "and does not begin with two."
-                )
-                refuse("invalid_name", text, at)
+                refuse("invalid_name", _key_problem(key), at)
             if not isinstance(value, str) or has_controls(value):
                 refuse("invalid", _("A value must be text, without the character NUL."), at)
             if len(value.encode()) > MAX_VALUE_BYTES:

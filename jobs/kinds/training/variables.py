@@ -4,6 +4,7 @@ Nothing here touches the cluster, and only the lookup of a secret touches the da
 """
 
 import re
+import string
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,8 +22,11 @@ from jobs.kinds.training.fields import (
 )
 from jobs.models import UserSecret
 from jobs.rules.topologies import SINGLE, Topology
+from portal.characters import first_outside
 
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_NAME_CHARS = frozenset(f"{string.ascii_letters}{string.digits}_")
+_NAME_RULE = "A variable's name begins with a letter from a to z or A to Z or an underscore, and has at most 128 of these and digits"
 NO_SECRET = "You have no such secret."
 MAX_ENV = 64
 MAX_ENV_VALUE_BYTES = 4096
@@ -75,7 +79,9 @@ def variable_problem(
 ) -> tuple[str, str] | None:
     """Why a program cannot have such a variable, as code and text; None: it can."""
     if not isinstance(name, str) or not ENV_NAME.fullmatch(name):
-        return "invalid_name", "A variable's name has letters, digits and underscores only."
+        outside = first_outside(name, _NAME_CHARS) if isinstance(name, str) else ""
+        told = f"; {outside} is none of these." if outside else "."
+        return "invalid_name", f"{_NAME_RULE}{told}"
     if name in topology.env:
         return "forbidden_name", f"{name} is set by the topology {topology.name}."
     if FORBIDDEN_ENV.fullmatch(name):

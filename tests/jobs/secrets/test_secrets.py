@@ -14,8 +14,10 @@ from jobs.kinds.manifests import Grant, pod_settings
 from jobs.kinds.notebook import NOTEBOOK
 from jobs.kinds.training.kind import TRAINING
 from jobs.models import UserSecret, Workload
+from jobs.secrets import actions as secrets
 from jobs.secrets.sealing import unseal
 from jobs.workloads import actions as workloads
+from portal.errors import Refused
 from tenants.models import Team, Tenant
 from tests.browsing import client_of
 from tests.factories import make_tenant, make_user, submit_body
@@ -34,6 +36,53 @@ def alice() -> Tenant:
 
 def put(tenant: Tenant, name: str, kind: str = "generic", **data: str) -> Any:
     return send(tenant.owner, "PUT", f"secrets/{name}/", {"kind": kind, "data": data})
+
+
+# A name that is refused -> which of its characters is why, as an answer names it.
+STRANGE = {
+    "GR\u00d6SSE": "“\u00d6” (U+00D6)",
+    "GRO\u0308SSE": "“\u00d6” (U+00D6)",
+    "\u8bd5\u9a8c": "“\u8bd5” (U+8BD5)",
+    "K\u0415Y": "“\u0415” (U+0415)",
+    "A\u200bB": "U+200B",
+    "A\u00a0B": "U+00A0",
+    "A B": "“ ”",
+    "a$b": "“$”",
+}
+
+
+@pytest.mark.parametrize("name", STRANGE, ids=ascii)
+def test_a_refused_name_is_told_by_its_first_wrong_character(name: str) -> None:
+    tenant = make_tenant("alice")
+    said = f"{STRANGE[name]} is none of these."
+    body = {"name": "a", "image": "python:3.11-slim", "command": ["x"], "env": {name: "x"}}
+    answers = {
+        f"env.{name}": send(tenant.owner, "POST", "jobs/preview/", body),
+        f"data.{name}": put(tenant, "a", **{name: "v"}),
+    }
+    for field, answer in answers.items():
+        (error,) = answer.json()["errors"]
+        assert (error["field"], error["code"]) == (field, "invalid_name")
+        assert "from a to z" in error["text"], error
+        assert error["text"].endswith(said), error
+    small = STRANGE[name].replace("Ö", "ö").replace("00D6", "00F6")
+    small = small.replace("\u0415", "\u0435").replace("0415", "0435")
+    with pytest.raises(Refused, match="letters from a to z") as refused:
+        secrets.put(
+            by=tenant.owner, tenant=tenant, name=name.lower(), kind="generic", keys=[], values={}
+        )
+    (of_name,) = refused.value.errors
+    assert of_name.field == "name"
+    assert of_name.text.endswith(f"{small} is none of these.")
+
+
+def test_a_name_that_is_refused_for_its_form_has_the_rule() -> None:
+    tenant = make_tenant("alice")
+    for name in ("1A", "A" * 129, ""):
+        body = {"name": "a", "image": "python:3.11-slim", "command": ["x"], "env": {name: "x"}}
+        (error,) = send(tenant.owner, "POST", "jobs/preview/", body).json()["errors"]
+        assert "begins with a letter from a to z" in error["text"]
+        assert "none of these" not in error["text"]
 
 
 def codes(answer: Any) -> dict[str, str]:
