@@ -98,6 +98,10 @@ _TRACEBACK = "Traceback (most recent call last):"
 _OF_NO_END = ("Exception ignored in", "--- Logging error ---")
 _CAUSED = "The above exception was the direct cause of the following exception:"  # Lib/traceback.py
 # nbclient/exceptions.py; behind it stand the cell, and IPython's traceback, whose last line names the exception.
+# The frame of a program that was to be started: CPython's Lib/subprocess.py.
+_OF_START = re.compile(r'^File "[^"]*subprocess\.py", line \d+, in _execute_child$')
+_NO_PROGRAM = re.compile(r"^FileNotFoundError: .*: '([^/']+)'$")
+_PLACE = re.compile(r'^File "([^"]+)", line (\d+)$')  # of a SyntaxError: no function is named
 _OF_A_CELL = re.compile(r"^(?:\S*\.)?CellExecutionError: ")
 # Lines that report no error whatever their words: TensorFlow's, glog's and Python's levels below it, and warnings.
 _NO_ERROR = re.compile(
@@ -120,7 +124,9 @@ _ERROR = re.compile(
     r"^(?:Fatal|Abort|Aborted|Killed|[Uu]sage|terminate called)\b|core dumped|"
     r"\b(?:[Ee]rror|[Ff]atal|[Ee]xception|[Pp]anic|panicked|[Ff]ault|[Aa]ssertion)\b[^:]{0,60}:|"
     r"\b(?:[Cc]annot|[Cc]an't|[Cc]ould not|[Cc]ouldn't|[Uu]nable to|[Nn]ot found|[Nn]o such|"
-    r"[Pp]ermission denied|[Nn]ot permitted|[Ff]ailed to)\b"
+    r"[Pp]ermission denied|[Nn]ot permitted|[Ff]ailed to)\b|"
+    r"^make(?:\[\d+\])?: \*\*\* |^\S+: (?:invalid|unrecognized|unknown|illegal|ambiguous|missing) |"
+    r"^\S+: (?:line )?\d+: .*(?:unbound variable|parameter not set|[Bb]ad substitution)$"
 )
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*: ")
 # The path that a shell or a launcher did not find, between such signs.
@@ -310,14 +316,30 @@ def _of_line(output: LastLines, exit_code: int) -> Optional[Finding]:
             if distance >= depth or is_before:
                 continue
             if pattern.search(line[:2000]) and _may_be_cause(code, line, distance, exit_code):
-                is_shells = exit_code == codes.EXIT_NOT_EXECUTABLE and code == codes.NOT_PERMITTED
-                return Finding(codes.COMMAND_NOT_EXECUTABLE if is_shells else code, line)
+                return _in_full(Finding(code, line), exit_code, lines[: len(lines) - distance - 1])
         for code, exit_codes, pattern in OF_SHELLS:
             # It goes on behind a file that it could not read.
             is_near = distance == 0 or (distance < NEAR and exit_code in _BY_CONVENTION)
             if exit_code in exit_codes and is_near and pattern.search(line[:2000]):
                 return Finding(code, line)
     return None
+
+
+def _in_full(found: Finding, exit_code: int, before: Sequence[str]) -> Finding:
+    """With what the exit code, or the lines before that one, tell of it."""
+    code, line = found
+    if code == codes.NOT_PERMITTED and exit_code == codes.EXIT_NOT_EXECUTABLE:
+        return Finding(codes.COMMAND_NOT_EXECUTABLE, line)
+    near = before[-NEAR:]
+    if code == codes.FILE_MISSING and _NO_PROGRAM.match(line[:2000]):
+        is_start = any(_OF_START.match(each[:2000]) for each in near)
+        return Finding(codes.SHELL_COMMAND_MISSING if is_start else code, line)
+    if code == codes.SYNTAX_ERROR:
+        places = [match for match in (_PLACE.match(each[:2000]) for each in near) if match]
+        if places:
+            name, number = places[-1].groups()
+            return Finding(code, f"{name}, line {number}: {line}")
+    return found
 
 
 def _of_script(found: Finding, scripts: Optional[Scripts]) -> Finding:

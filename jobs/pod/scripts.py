@@ -11,6 +11,9 @@ from jobs.pod.protocol import codes
 
 FIRST_LINE_BYTES = 256  # BINPRM_BUF_SIZE: execve(2)
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
+_OF_SHELLS = frozenset(
+    {"cd", "export", "source", ".", "set", "unset", "alias", "ulimit", "umask", "exec", "eval"}
+)
 # What runs a file whose first line does not say it: the first of them that the image has.
 _BY_ENDING = {
     ".py": ("python", "python3"),
@@ -67,7 +70,15 @@ def _not_found(word: str, error: FileNotFoundError, path: str) -> Ending:
         how = f"{starter} {word}" if starter else f"./{word}"
         text = f"{word} is looked for in PATH only; start it by {how}"
         return Ending(codes.EXIT_NOT_FOUND, codes.SCRIPT_MISSING, text)
-    text = f"there is no {word} in this image or in the code (looked in {path})"
+    words = word.split()
+    if word in _OF_SHELLS:
+        text = f"{word} is a word of shells and no program; write the line behind bash -c"
+    elif len(words) > 1 and shutil.which(words[0], path=path):
+        apart = ", ".join(words[:-1]) + f" and {words[-1]}"
+        text = f"there is no program “{word}”; write its words apart, as {apart}"
+    else:
+        # Which folders these are is no news to people, and on the embedded cluster they are of its own disk.
+        text = f"there is no {word} in the folders of PATH, nor in the code"
     return Ending(codes.EXIT_NOT_FOUND, codes.COMMAND_NOT_FOUND, text)
 
 

@@ -33,6 +33,10 @@ IN_WORKSPACE = {
     "plain.bash": b"echo hi\n",
     "plain.pl": b"print 1;\n",
     "both": b"#!/bin/bash\r\necho hi\r\n",
+    "open.py": b"x = 1\nprint('a'\ny = 1\n",
+    "train_open.py": b"import open\n",
+    "calls.py": b"import subprocess\nsubprocess.run(['no-such-ffmpeg', '-i', 'x'])\n",
+    "calls_path.py": b"import subprocess\nsubprocess.run(['./tools/x'])\n",
     "nothing": b"\x7fELF",
 }
 NO_FILE = "[Errno 2] No such file or directory"
@@ -84,6 +88,11 @@ MISTAKES: list[tuple[list[str], str, str]] = [
     (["./plain.pl"], "command_not_executable", "start it by its interpreter: perl ./plain.pl"),
     (["./both"], "command_not_executable", r"bash ./both, and the lines of ./both end in \r\n"),
     (["./nothing"], "command_not_executable", "./nothing cannot be executed: Permission denied; make it executable (chmod +x)"),
+    # The whole command as one word, and what only a shell knows.
+    (["python train.py"], "command_not_found", "there is no program “python train.py”; write its words apart, as python and train.py"),
+    (["cd", "pkg"], "command_not_found", "cd is a word of shells and no program; write the line behind bash -c"),
+    (["source", "env.sh"], "command_not_found", "source is a word of shells and no program"),
+    (["no-such-program"], "command_not_found", "there is no no-such-program in the folders of PATH, nor in the code"),
     # A command within a shell.
     (["sh", "-c", "echo 1; conda activate x"], "shell_command_missing", "sh: 1: conda: not found"),
     (["bash", "-c", "conda activate x"], "shell_command_missing", "bash: line 1: conda: command not found"),
@@ -111,6 +120,17 @@ MISTAKES: list[tuple[list[str], str, str]] = [
     (["sh", "-c", "echo 1; ./other.sh"], "command_not_found", "the interpreter /no/such/sh, which its first line names, does not"),
     (["timeout", "9", "./other.sh"], "command_not_found", "the interpreter /no/such/sh, which its first line names, does not"),
     (["./other.sh"], "command_not_found", "the interpreter /no/such/sh, which its first line names, does not"),
+    # What is no program is in the code, and where.
+    ([PYTHON, "open.py"], "syntax_error", "open.py, line 2: SyntaxError: '(' was never closed"),
+    ([PYTHON, "train_open.py"], "syntax_error", "open.py, line 2: SyntaxError: '(' was never closed"),
+    ([PYTHON, "calls.py"], "shell_command_missing", "FileNotFoundError: [Errno 2] No such file or directory: 'no-such-ffmpeg'"),
+    ([PYTHON, "calls_path.py"], "file_missing", "FileNotFoundError: [Errno 2] No such file or directory: './tools/x'"),
+    # The last words of shells and tools.
+    (["bash", "-c", "set -u; echo $LR"], "exit_code", "bash: line 1: LR: unbound variable"),
+    (["dash", "-c", "set -u; echo $LR"], "exit_code", "dash: 1: LR: parameter not set"),
+    (["make", "model"], "exit_code", "make: *** No rule to make target 'model'."),
+    (["sleep", "soon"], "exit_code", "sleep: invalid time interval"),
+    (["ls", "--no-such"], "exit_code", "ls: unrecognized option '--no-such'"),
     # Notebooks.
     ([PYTHON, "train.ipynb"], "notebook_as_script", "train.ipynb: NameError: name 'null' is not defined"),
     (["sh", "-c", f"{PYTHON} train.ipynb"], "notebook_as_script", "train.ipynb: NameError"),
@@ -133,6 +153,7 @@ def test_the_commonest_mistakes_are_named(
     assert pod.run()[0] != 0
     said = pod.message.get("last_words", "") if reason == "exit_code" else pod.message["text"]
     assert (pod.message["reason"], words in said) == (reason, True), pod.message
+    assert str(Path(PYTHON).parent) + ":" not in said  # PATH
 
 
 # As they print them: Open MPI 4.1 and 5.0, MPICH 4's Hydra, Rscript, node 20, ruby, busybox 1.35, zsh 5.9, mksh, tcsh, PHP, Lua.

@@ -69,7 +69,12 @@ def test_a_role_runs_its_own_command_where_it_has_one(pod: Pod) -> None:
 @pytest.mark.parametrize(
     ("command", "exit_code", "reason", "words"),
     [
-        (["no-program"], 127, "command_not_found", "there is no no-program in this image"),
+        (
+            ["no-program"],
+            127,
+            "command_not_found",
+            "there is no no-program in the folders of PATH, nor in the code",
+        ),
         (["./absent.sh"], 127, "script_missing", "there is no ./absent.sh"),
         (["./plain.txt"], 126, "command_not_executable", "cannot be executed"),
         (["./broken.sh"], 127, "command_not_found", "interpreter"),
