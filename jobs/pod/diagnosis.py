@@ -12,7 +12,7 @@ from typing import Dict, NamedTuple, Optional, Sequence, Set
 from jobs.pod.causes import ANYWHERE, KNOWN, NEAR, NEAR_OF_NODE, OF_SHELLS
 from jobs.pod.protocol import codes
 from jobs.pod.redaction import Redaction
-from jobs.pod.scripts import Scripts
+from jobs.pod.scripts import CommandScripts
 from jobs.pod.tail import OutputTail
 
 LINE_CHARS = 300
@@ -267,7 +267,7 @@ def diagnose(
     *,
     redaction: Optional[Redaction] = None,
     command: Sequence[str] = (),
-    scripts: Optional[Scripts] = None,
+    scripts: Optional[CommandScripts] = None,
     slots: int = 0,
 ) -> Optional[Finding]:
     """What the end of an output says about the cause, without what is secret; None when it says nothing.
@@ -342,7 +342,7 @@ def _in_full(found: Finding, exit_code: int, before: Sequence[str]) -> Finding:
     return found
 
 
-def _of_script(found: Finding, scripts: Optional[Scripts]) -> Finding:
+def _of_script(found: Finding, scripts: Optional[CommandScripts]) -> Finding:
     """What was to run is not there; or it is, and its interpreter is not, of which some shells say the same."""
     line = found.detail[:2000]
     by_path = _READ_BY_PATH.search(line)

@@ -57,7 +57,7 @@ from jobs.pod.protocol.placeholders import OLDER_ENVIRONMENT, ReplicaContext, fi
 from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.redaction import Redaction, secret_values
 from jobs.pod.sampling import Sampler
-from jobs.pod.scripts import Scripts, unstartable
+from jobs.pod.scripts import CommandScripts, unstartable
 from jobs.pod.segments import (
     READ_BYTES,
     attempt_folders,
@@ -277,7 +277,7 @@ class Runner:
             ending.exit_code,
             redaction=Redaction([*values, self._portal.token]),
             command=self._command,
-            scripts=Scripts(self._command),
+            scripts=CommandScripts(self._command),
             slots=self._config.get("slots", 0) * len(self._context.hosts.get("worker", ())),
         )
         if found is None:

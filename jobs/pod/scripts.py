@@ -140,7 +140,7 @@ def _windows_words(script: str, first: bytes) -> str:
     return f"the lines of {script} end in \\r\\n{named}"
 
 
-class Scripts:
+class CommandScripts:
     """The scripts that a command runs, as far as they lie in this container."""
 
     def __init__(self, command: Sequence[str]) -> None:
