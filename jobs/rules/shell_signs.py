@@ -112,7 +112,7 @@ _SPECIAL = re.compile(r'[\\"`$]')  # within double quotes
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundSign:
     """A sign of a line, and the word of the line in which it stands, from 0."""
 
     sign: str
@@ -133,7 +133,7 @@ def is_of_bash(sign: str) -> bool:
     return sign in _BASH_OPERATORS or is_row
 
 
-def signs_of_line(text: str) -> Iterator[Found]:
+def signs_of_line(text: str) -> Iterator[FoundSign]:
     """Of a line, what a shell does not pass on as it stands, with what belongs to it; quoted signs are not."""
     text = text.strip()
     at, quote, is_word_start, word = 0, "", True, 0
@@ -151,7 +151,7 @@ def signs_of_line(text: str) -> Iterator[Found]:
         elif sign in "'\"" and quote in {"", sign}:
             quote = "" if quote else sign
         if found:
-            yield Found(found, word, bool(quote))
+            yield FoundSign(found, word, bool(quote))
         if found == "#":
             return
         is_blank = not quote and sign in " \t\r\n"
@@ -174,7 +174,7 @@ def _begins(text: str, at: int, *, is_quoted: bool, is_word_start: bool) -> str:
     return "" if is_quoted and match[0] in {"$'", '$"'} else match[0]
 
 
-def signs_of_words(words: Sequence[str], *, is_script: bool = False) -> Iterator[Found]:
+def signs_of_words(words: Sequence[str], *, is_script: bool = False) -> Iterator[FoundSign]:
     """Of words that were given one by one, those signs that no program would be given so.
 
     Args:
@@ -184,10 +184,10 @@ def signs_of_words(words: Sequence[str], *, is_script: bool = False) -> Iterator
         if word in _OPERATOR_WORDS or (
             at < len(words) - 1 and word.endswith(";") and not _is_value(word.rstrip(";"))
         ):
-            yield Found(word, at, is_quoted=True)
+            yield FoundSign(word, at, is_quoted=True)
         else:
             for _row, match in _matches(words, at, is_script=is_script):
-                yield Found(match[match.lastindex or 0], at, is_quoted=True)
+                yield FoundSign(match[match.lastindex or 0], at, is_quoted=True)
 
 
 def _is_value(word: str) -> bool:

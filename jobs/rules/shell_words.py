@@ -12,7 +12,7 @@ from jobs.rules.shell_signs import (
     ASSIGNMENT,
     BUILTINS,
     OF_BASH,
-    Found,
+    FoundSign,
     is_line,
     is_of_bash,
     signs_of_line,
@@ -45,7 +45,7 @@ class _Given:
 
     words: list[str]
     line: str  # with what a shell is to see as it stands
-    found: list[Found]
+    found: list[FoundSign]
 
     @property
     def signs(self) -> list[str]:

@@ -35,7 +35,7 @@ def classes(node: ast.AST, *, is_inside: bool = False) -> Iterator[ast.ClassDef]
         is_class = isinstance(child, ast.ClassDef)
         if is_class:
             is_column = is_inside and any("Choices" in last_word(base) for base in child.bases)
-            if child.name not in {"Command", "Meta"} and not is_column:
+            if child.name not in {"Command", "DatabaseWrapper", "Meta"} and not is_column:
                 yield child
         yield from classes(child, is_inside=is_inside or is_class)
 

@@ -40,7 +40,7 @@ def max_idle() -> int:
     return max(1, min(MOST_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 3))
 
 
-class _Waiting(Protocol):
+class _IdleConnection(Protocol):
     """A connection in the row."""
 
     def give_up(self) -> None:
@@ -68,7 +68,7 @@ class GateServer(web.Server):
         self._tls = tls
         self._most = max_idle()
         # Those without a request -> bytes that they hold, the one that has been so longest first.
-        self._idle: dict[_Waiting, int] = {}
+        self._idle: dict[_IdleConnection, int] = {}
         self._held_bytes = 0
 
     async def listen(self, port: int) -> asyncio.Server:
@@ -84,7 +84,7 @@ class GateServer(web.Server):
         inner = _Connection(self, loop=self._loop, **self._kwargs)
         return inner if self._tls is None else _TlsConnection(self, inner, self._tls)
 
-    def add(self, one: _Waiting, held_bytes: int = 0) -> None:
+    def add(self, one: _IdleConnection, held_bytes: int = 0) -> None:
         """It waits; where it does already, it keeps its place and has another size."""
         self._held_bytes += held_bytes - self._idle.get(one, 0)
         self._idle[one] = held_bytes
@@ -93,7 +93,7 @@ class GateServer(web.Server):
         while self._held_bytes > MOST_HELD_BYTES:
             max(self._idle, key=self._idle.__getitem__).give_up()
 
-    def remove(self, one: _Waiting) -> None:
+    def remove(self, one: _IdleConnection) -> None:
         """It waits no more; harmless when it did not."""
         self._held_bytes -= self._idle.pop(one, 0)
 
