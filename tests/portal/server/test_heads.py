@@ -1,5 +1,6 @@
 """Whatever is said to a port, it is answered or closed; nobody is silent, and strangers hold nothing open."""
 
+import os
 import socket
 import ssl
 import time
@@ -19,6 +20,7 @@ from tests.tools.authority import Authority
 LIMIT_S = 20.0
 DESCRIPTORS = 1024
 FLOOD = 1200
+OWN_DESCRIPTORS = 150  # of a portal that nobody visits, at most
 OPENING = (
     "Host: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
@@ -185,6 +187,9 @@ def test_strangers_leave_descriptors_for_others(tmp_path: Path, kind: str) -> No
         with watching(whole.url, whole.pid, ca=whole.ca) as seen:
             held = open_ones(stack, whole.port, FLOOD, said)
             time.sleep(10)
+            # However many came, half of what may be open is left for others.
+            descriptors = len(os.listdir(f"/proc/{whole.pid}/fd"))
+        assert descriptors < DESCRIPTORS // 2 + OWN_DESCRIPTORS
         print(f"{kind}: {seen.asked} looks, slowest {seen.slowest_s:.2f} s; {len(held)} opened")
         assert not seen.errors
         assert seen.slowest_s < HEAD_S / 2
