@@ -45,9 +45,8 @@ class ReplicaSource:
         self._attempt = 0
         self._lowest = place.attempt if place is not None else 1  # earlier attempts are done with
         self._told_rest = 0  # of which attempt it was said that more may come
-        self._is_beginning = (
-            False  # of a pod nothing was shown, and nothing is known to be left out
-        )
+        # Of a pod nothing was shown, and nothing is known to be left out.
+        self._is_beginning = False
         self.is_done = False
         self.on_done = asyncio.Event()
 

@@ -97,11 +97,11 @@ _TRACEBACK = "Traceback (most recent call last):"
 # Before the traceback of what ended nothing: CPython's Python/errors.c and Lib/logging/__init__.py.
 _OF_NO_END = ("Exception ignored in", "--- Logging error ---")
 _CAUSED = "The above exception was the direct cause of the following exception:"  # Lib/traceback.py
-# nbclient/exceptions.py; behind it stand the cell, and IPython's traceback, whose last line names the exception.
 # The frame of a program that was to be started: CPython's Lib/subprocess.py.
 _OF_START = re.compile(r'^File "[^"]*subprocess\.py", line \d+, in _execute_child$')
 _NO_PROGRAM = re.compile(r"^FileNotFoundError: .*: '([^/']+)'$")
 _PLACE = re.compile(r'^File "([^"]+)", line (\d+)$')  # of a SyntaxError: no function is named
+# nbclient/exceptions.py; behind it stand the cell, and IPython's traceback, whose last line names the exception.
 _OF_A_CELL = re.compile(r"^(?:\S*\.)?CellExecutionError: ")
 # Lines that report no error whatever their words: TensorFlow's, glog's and Python's levels below it, and warnings.
 _NO_ERROR = re.compile(

@@ -27,9 +27,8 @@ def _kept(
     request: HttpRequest, workload: Workload, role: str, index: int, attempt: int
 ) -> dict[str, Any]:
     told, now_s = read_body(request, Told, MAX_BYTES), time.time()
-    if (
-        told.oom_kills
-    ):  # whatever becomes of the minutes: a pod that is refused does not tell them again
+    if told.oom_kills:
+        # Whatever becomes of the minutes: a pod that is refused does not tell them again.
         memory_kills.record(workload, role, index, attempt, told)
     most = measured.most_of(workload, role, index, told.method)
     problems = [find_problem(minute, now_s, most, told.totals) for minute in told.minutes]
