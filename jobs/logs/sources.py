@@ -201,7 +201,7 @@ class ReplicaSource:
         except StoreError as error:
             log.warning("log of %s of job %s: %s", self.name, self._job.id, error)
             return
-        self._tell_left_out(LeftOut(), NODE_LACKS, replica.attempt)
+        self._put_left_out(LeftOut(), NODE_LACKS, replica.attempt)
 
     def _put(self, batch: Batch) -> None:
         place = batch.place(self._attempt)
@@ -323,9 +323,9 @@ class ReplicaSource:
         self._say(f"the archive cannot be read: {error}", replica.attempt)
 
     def _say_left_out(self, left_out: LeftOut, attempt: int) -> None:
-        self._tell_left_out(left_out, left_out.words(), attempt)
+        self._put_left_out(left_out, left_out.words(), attempt)
 
-    def _tell_left_out(self, left_out: LeftOut, words: str, attempt: int) -> None:
+    def _put_left_out(self, left_out: LeftOut, words: str, attempt: int) -> None:
         """Once before the first line that is shown: in a frame for programs, and in words."""
         self._is_beginning = False
         self._viewer.put(type="left_out", replica=self.name, count=left_out.lines)

@@ -33,10 +33,23 @@ _OF_GITLAB = re.compile(
 )
 # What stands first in an address that is about no repository.
 _NO_OWNERS = frozenset(
-    {
-        *("-", "api", "blog", "collections", "docs", "explore", "login", "marketplace", "orgs"),
-        *("papers", "search", "settings", "sponsors", "topics", "user-attachments"),
-    }
+    [
+        "-",
+        "api",
+        "blog",
+        "collections",
+        "docs",
+        "explore",
+        "login",
+        "marketplace",
+        "orgs",
+        "papers",
+        "search",
+        "settings",
+        "sponsors",
+        "topics",
+        "user-attachments",
+    ]
 )
 _FILES = frozenset({"blob", "raw", "blame", "edit", "resolve"})
 _UNKNOWN_ARCHIVES = (
