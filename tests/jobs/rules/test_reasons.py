@@ -30,6 +30,10 @@ def test_each_row_makes_sentences(code: str) -> None:
     assert reason.text.rstrip()[-1] in ".:>" or reason.text.endswith(">.")
 
 
+def test_no_code_is_in_two_families() -> None:
+    assert sum(map(len, reasons.FAMILIES)) == len(reasons.ROWS)
+
+
 def test_a_row_without_its_facts_is_a_mistake_of_ours() -> None:
     with pytest.raises(KeyError):
         reasons.make("placing", who="worker-0")
