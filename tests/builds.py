@@ -8,7 +8,7 @@ import subprocess
 from enum import Enum, auto
 from pathlib import Path
 
-from tests.lanes import LEFT_OUT, TESTS, Lane
+from tests.lane import LEFT_OUT, TESTS, Lane
 from tests.tools import children
 
 # What is not built by then is not waited for.

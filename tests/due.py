@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.lanes import Lane
+from tests.lane import Lane
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = Path(__file__).with_name("lanes.lock")

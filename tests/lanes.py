@@ -1,4 +1,4 @@
-"""The lanes of the tests: what each is, what it needs, and which command runs it.
+"""The lanes of the tests: what each is, what it needs, and which command runs it, a row each (`tests.lane.Lane`).
 
 A new test file in one of `FOLDERS` runs in `make test`, in the lane `unit`, without a line here, as
 does one in `UPGRADE` that is not marked `e2e`. A file that takes too long for that gets a row in
@@ -6,19 +6,14 @@ does one in `UPGRADE` that is not marked `e2e`. A file that takes too long for t
 `e2e` or `s3`, is in `make test-all`. What is marked `slow` is run by nobody but who asks for it.
 """
 
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 
-from tests.tools import browsers, servers
+from tests.lane import PYTHON, QUIET, TESTS, Lane, browser, database_servers, s3_server
 
-TESTS = Path(__file__).parent
 FOLDERS = ("portal", "jobs", "tenants", "manifests", "recorded", "deploy", "repository")
 UPGRADE = "upgrade"
 # The embedded cluster's own, which know nothing of Homeport.
 ONEBOX = "deploy/onebox/tests/onebox_tests"
-FILES = ("tests/", "deploy/onebox/tests/")  # so begins a word of a lane that names tests
 OTHERS = sorted(
     {path.parent.name for path in TESTS.glob("*/__init__.py")}
     - {*FOLDERS, "contract", UPGRADE, "e2e", "image", "nodes"}
@@ -76,44 +71,6 @@ LATER: Mapping[str, int] = {
 _PORTAL = "tests/portal/"
 
 
-class NeedError(Exception):
-    """A program that a lane needs is not here; the text says what to do."""
-
-
-def _browser() -> None:
-    if browsers.find() is None:
-        raise NeedError(browsers.NONE)
-
-
-def _database_servers() -> None:
-    try:
-        servers.postgres_program("postgres")
-        servers.find_program("redis-server", "redis-server")
-    except servers.NoServerError as error:
-        raise NeedError(str(error)) from error
-
-
-def _s3_server() -> None:
-    try:
-        if servers.needs_go():
-            servers.go_for_s3()
-    except servers.NoServerError as error:
-        raise NeedError(str(error)) from error
-
-
-Need = Callable[[], None]
-# Need -> the packages that have it, by their names in Debian; `go` is fetched where it is not there.
-PACKAGES: Mapping[Need, tuple[str, ...]] = {
-    _browser: (),  # is asked for once, before all lanes
-    _database_servers: ("postgresql", "redis-server"),
-    _s3_server: ("go",),
-}
-
-# Exit code of a lane that cannot be had on this machine; the last line of its log says why.
-LEFT_OUT = 77
-
-PYTHON = (sys.executable, "-m")
-QUIET = ("-q", "-p", "no:cacheprovider")
 WITH_SERVERS = (*PYTHON, "tests.tools.with_servers", *QUIET)
 UPSTREAM = (*PYTHON, "tests.upstream.run")
 UPSTREAM_USES = ("go", "nginx-light", "postgresql", "redis-server")
@@ -135,52 +92,6 @@ OVERLAY = (
     "tests/nodes/test_network.py",
     "tests/nodes/test_main_job.py::test_a_notebook_opens_through_both_nodes_and_again_when_it_was_killed",
 )
-
-
-@dataclass(frozen=True)
-class Lane:
-    """One process of tests, with a log and results of its own.
-
-    Attributes:
-        name: of its files among the results.
-        arguments: for the program.
-        command: `make test`, `make test-all`, `make test-image` (`image`), `make test-node` (`node`) or, for
-            `.ci/run` alone, `ci`.
-        goal_s: more than that is said at the end, and is no failure.
-        load: processors that it keeps busy with all its children, at the busiest.
-        needs: what has to be on this machine; else the lane is left out.
-        uses: packages of which single tests start a program, besides; else these tests are left out. A test that starts
-            one of another package fails (`servers.check_named`).
-        program: what `arguments` are for; pytest unless it is said otherwise.
-        is_pytest: it takes pytest's words.
-        has_results: it writes JUnit files.
-        beside: added to its environment, where it is not set there, beside other lanes.
-        inputs: files and folders that decide how it ends. A lane with inputs comes after those without in `.ci/run`,
-            last if it has passed with the same inputs (tests/due.py), and is left out where there is no time for it.
-        prepared_by: a command that builds what it needs, from the first moment on, beside all lanes and giving way to
-            them. The lane begins when that has ended well. It is left out, with the reason and without being a failure,
-            where that takes too long, or where that or the lane itself ends with `LEFT_OUT`.
-    """
-
-    name: str
-    title: str
-    arguments: tuple[str, ...]
-    command: str
-    goal_s: int
-    load: float = 1
-    needs: tuple[Need, ...] = ()
-    uses: tuple[str, ...] = ()
-    program: tuple[str, ...] = (*PYTHON, "pytest", *QUIET)
-    is_pytest: bool = True
-    has_results: bool = True
-    beside: Mapping[str, str] = field(default_factory=dict)
-    inputs: tuple[str, ...] = ()
-    prepared_by: tuple[str, ...] = ()
-
-    @property
-    def packages(self) -> frozenset[str]:
-        """All that its tests may start a program of."""
-        return frozenset(self.uses).union(*(PACKAGES[need] for need in self.needs))
 
 
 def _without(files: Iterable[str]) -> tuple[str, ...]:
@@ -286,6 +197,7 @@ ALL_INPUTS = (
     "docs",
     "tests/builds.py",
     "tests/due.py",
+    "tests/lane.py",
     "tests/lanes.py",
     "tests/measure.py",
     "tests/mutants.py",
@@ -319,7 +231,7 @@ LANES = (
         (*BROWSER, *PEOPLE),
         command="test",
         goal_s=260,
-        needs=(_browser,),
+        needs=(browser,),
     ),
     Lane(
         "pages",
@@ -327,7 +239,7 @@ LANES = (
         (*BROWSER, *PAGES),
         command="test",
         goal_s=240,
-        needs=(_browser,),
+        needs=(browser,),
     ),
     Lane(
         "smoke",
@@ -367,7 +279,7 @@ LANES = (
         ),
         command="test-all",
         goal_s=660,
-        needs=(_browser,),
+        needs=(browser,),
         uses=("go",),
         inputs=ALL_INPUTS,
     ),
@@ -387,7 +299,7 @@ LANES = (
         ("-m", "(e2e or postgresql) and not slow and not upstream", *_in(UPGRADE)),
         command="test-all",
         goal_s=600,
-        needs=(_database_servers,),
+        needs=(database_servers,),
         inputs=ALL_INPUTS,
     ),
     Lane(
@@ -435,7 +347,7 @@ LANES = (
         command="test-all",
         goal_s=270,
         load=1.5,
-        needs=(_database_servers,),
+        needs=(database_servers,),
         uses=("strace",),
         program=WITH_SERVERS,
         inputs=ALL_INPUTS,
@@ -447,7 +359,7 @@ LANES = (
         command="test-all",
         goal_s=240,
         load=0.5,
-        needs=(_database_servers, _s3_server),
+        needs=(database_servers, s3_server),
         program=(*WITH_SERVERS, "--s3"),
         inputs=ALL_INPUTS,
     ),
@@ -458,7 +370,7 @@ LANES = (
         command="test-all",
         goal_s=120,
         load=0.5,
-        needs=(_s3_server,),
+        needs=(s3_server,),
         inputs=ALL_INPUTS,
     ),
     *(
@@ -562,28 +474,6 @@ COMMANDS = {
 }
 
 
-def needs_browser(lane: Lane) -> bool:
-    return _browser in lane.needs
-
-
 def lanes_of(command: str) -> list[Lane]:
     """The lanes of a command."""
     return [lane for lane in LANES if lane.command in COMMANDS[command]]
-
-
-def files_below(word: str) -> set[str]:
-    """The test files of a file or folder, given as on the command line."""
-    path = TESTS.parent / word.partition("::")[0]
-    given = path.rglob("test_*.py") if path.is_dir() else [path]
-    return {str(file.relative_to(TESTS.parent)) for file in given}
-
-
-def files_of(lane: Lane) -> set[str]:
-    """The test files that a lane's words name."""
-    words = lane.arguments
-    left_out = {w.partition("=")[2] for w in words if w.startswith("--ignore=")}
-    found = set()
-    for word in words:
-        if word.startswith(FILES):
-            found |= files_below(word)
-    return found - left_out

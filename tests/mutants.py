@@ -122,8 +122,9 @@ class Kept(Checkout):
     @cached_property
     def test_files(self) -> list[str]:
         asked = (
-            "from tests import lanes; found = [lanes.files_of(lane) for lane in lanes.LANES"
-            f" if lane.name in {LANES!r}]; print(*set().union(*found), sep='\\n')"
+            "from tests.lane import files_of; from tests.lanes import LANES;"
+            f" found = [files_of(lane) for lane in LANES if lane.name in {LANES!r}];"
+            " print(*set().union(*found), sep='\\n')"
         )
         words = [self.python, "-c", asked]
         said = subprocess.run(words, cwd=self.path, check=True, capture_output=True, text=True)

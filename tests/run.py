@@ -34,7 +34,7 @@ from pathlib import Path
 
 from tests import builds, due, lanes
 from tests.builds import Build, Next, last_line
-from tests.lanes import Lane, NeedError
+from tests.lane import FILES, LEFT_OUT, Lane, Need, NeedError, needs_browser
 from tests.tools import browsers, children, servers, sizes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -333,7 +333,7 @@ class Run:
             code = 0
         took_s = time.monotonic() - running.began_s
         name = running.name
-        if code == lanes.LEFT_OUT and name == running.lane.name:
+        if code == LEFT_OUT and name == running.lane.name:
             self._leave_out(running.lane, last_line(running.log))
             return
         used_s = used.ru_utime + used.ru_stime
@@ -360,7 +360,7 @@ def only(arguments: Sequence[str], tests: Sequence[str]) -> list[str]:
     """Words for pytest with these tests in place of its files; as they are without tests."""
     if not tests:
         return list(arguments)
-    files = (*lanes.FILES, "--ignore=", "--deselect=")
+    files = (*FILES, "--ignore=", "--deselect=")
     return [*(word for word in arguments if not word.startswith(files)), *tests]
 
 
@@ -408,7 +408,7 @@ def share_images() -> None:
 
 def left_out(chosen: list[Lane]) -> list[tuple[str, list[Lane]]]:
     """What is missing here, with the lanes that need it; those are taken out of `chosen`."""
-    if any(lanes.needs_browser(lane) for lane in chosen):
+    if any(needs_browser(lane) for lane in chosen):
         browsers.ensure(say)
     without: dict[str, list[Lane]] = {}
     for lane in list(chosen):
@@ -419,7 +419,7 @@ def left_out(chosen: list[Lane]) -> list[tuple[str, list[Lane]]]:
     return list(without.items())
 
 
-def _missing(need: lanes.Need) -> str:
+def _missing(need: Need) -> str:
     try:
         need()
     except NeedError as error:

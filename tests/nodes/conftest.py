@@ -12,7 +12,8 @@ import pytest
 from deploy.testcluster.controlplane import Options
 from deploy.testcluster.nodes import products
 from deploy.testcluster.nodes.cluster import NodeCluster
-from tests.lanes import APART, INSIDE, LEFT_OUT, OWN_NODES
+from tests.lane import LEFT_OUT
+from tests.lanes import APART, INSIDE, OWN_NODES
 from tests.nodes.pods import OPEN, Pods, reaches_from_here, server
 from tests.nodes.site import Site, two_nodes
 from tests.nodes.volumes import install_volumes

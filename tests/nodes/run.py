@@ -16,7 +16,8 @@ from pathlib import Path
 from deploy.testcluster import binaries
 from deploy.testcluster.nodes import images, network, products
 from tests.image import build
-from tests.lanes import APART, INSIDE, LEFT_OUT, NODES, OVERLAY, OWN_NODES, QUIET
+from tests.lane import LEFT_OUT, QUIET
+from tests.lanes import APART, INSIDE, NODES, OVERLAY, OWN_NODES
 from tests.nodes.conftest import LEFT_OUT_BECAUSE
 from tests.nodes.installed import IMAGE
 from tests.nodes.left import of_network, of_nodes, packet_filters

@@ -12,7 +12,7 @@ from deploy.testcluster.nodes.cluster import NodeCluster
 from tests.contract.clusters import GIVEN
 from tests.contract.exceptions import of_the_node
 from tests.e2e.portal import ROOT
-from tests.lanes import QUIET
+from tests.lane import QUIET
 
 WHOLE = "deploy/onebox/tests/onebox_tests/whole"
 FILES = [f"{WHOLE}/test_{name}.py" for name in ("pods", "deletion", "logs", "network", "workloads")]

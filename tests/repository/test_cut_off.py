@@ -34,7 +34,8 @@ except KeyboardInterrupt:
 RUNNER = """
 import sys
 from tests import lanes, run
-lane = lanes.Lane("sleeping", "", ("-c", sys.argv.pop()), "test", 60, program=(sys.executable,), is_pytest=False)
+from tests.lane import Lane
+lane = Lane("sleeping", "", ("-c", sys.argv.pop()), "test", 60, program=(sys.executable,), is_pytest=False)
 lanes.LANES = (lane,)
 sys.argv[1:] = ["test"]
 sys.exit(run.main())

@@ -12,7 +12,8 @@ import pytest
 from _pytest.mark.expression import Expression
 
 from tests import builds, due, lanes, run
-from tests.lanes import LANES, LATER, files_below, files_of
+from tests.lane import FILES, LEFT_OUT, Lane, files_below, files_of
+from tests.lanes import LANES, LATER
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,7 +39,7 @@ SIGNING_IN = {"tests/tenants/people/test_oidc.py", "tests/tenants/people/test_si
 
 def test_every_test_file_is_in_a_lane():
     covered = set().union(*(files_of(lane) for lane in LANES))
-    there = set().union(*map(files_below, lanes.FILES))
+    there = set().union(*map(files_below, FILES))
     assert covered == there
 
 
@@ -72,7 +73,7 @@ def test_the_short_part_of_the_nodes_is_a_part_of_it():
     assert set(lanes.SHORT_NODES) == files_of(short) < files_of(node)
 
 
-def _takes(lane: lanes.Lane, mark: str) -> bool:
+def _takes(lane: Lane, mark: str) -> bool:
     """Whether a lane runs tests with this mark and no other; those of no mark are run as well."""
     words = lane.arguments
     expression = words[words.index("-m") + 1] if "-m" in words else ""
@@ -84,8 +85,8 @@ def _takes(lane: lanes.Lane, mark: str) -> bool:
 @pytest.mark.parametrize(
     ("mark", "folder", "need", "others"),
     [
-        ("s3", "tests/portal/storage", "_s3_server", {"unit", "servers"}),
-        ("postgresql", "tests/upgrade", "_database_servers", {"unit", "later"}),
+        ("s3", "tests/portal/storage", "s3_server", {"unit", "servers"}),
+        ("postgresql", "tests/upgrade", "database_servers", {"unit", "later"}),
     ],
 )
 def test_what_needs_a_server_of_its_own_is_run_by_the_lane_alone_that_names_it(
@@ -110,7 +111,7 @@ def test_what_needs_a_server_of_its_own_is_run_by_the_lane_alone_that_names_it(
 def test_make_test_needs_nothing_but_a_browser():
     assert not set().union(*(lane.packages for lane in lanes.lanes_of("test")))
     needs = {need.__name__ for lane in lanes.lanes_of("test") for need in lane.needs}
-    assert needs == {"_browser"}
+    assert needs == {"browser"}
 
 
 STARTS = """import pytest
@@ -185,14 +186,14 @@ def _read_with(file: str, seen: set[str]) -> None:
     for found in _imported(ROOT / file):
         if found not in seen:
             seen.add(found)
-            if found.startswith(lanes.FILES):
+            if found.startswith(FILES):
                 _read_with(found, seen)
 
 
 @pytest.mark.parametrize(
     "lane", [lane for lane in LANES if lane.inputs], ids=lambda lane: lane.name
 )
-def test_what_a_lane_imports_is_among_its_inputs(lane: lanes.Lane) -> None:
+def test_what_a_lane_imports_is_among_its_inputs(lane: Lane) -> None:
     """Of the product what is imported directly counts, as a whole."""
     read = files_of(lane) or {"tests/upstream/conftest.py", "tests/upstream/test_faults.py"}
     for file in sorted(read):
@@ -340,8 +341,7 @@ def test_the_few_tests_that_failed_beside_others_are_tried_once_more_alone(
     for name, text in files.items():
         (tmp_path / "tests" / f"test_{name}.py").write_text(text)
     chosen = [
-        lanes.Lane(name, name, (f"tests/test_{name}.py",), "test", 60, inputs=inputs)
-        for name in files
+        Lane(name, name, (f"tests/test_{name}.py",), "test", 60, inputs=inputs) for name in files
     ]
     tried = run.Run(chosen, tmp_path, [], proven=set())
     tried.until_all_are_over()
@@ -366,7 +366,7 @@ def test_a_lane_that_died_without_a_result_has_failed():
     assert (outcome.passed, outcome.failed) == (0, 1)
 
 
-LATE, LEFT = "sleep 60", f"echo no nodes here; exit {lanes.LEFT_OUT}"
+LATE, LEFT = "sleep 60", f"echo no nodes here; exit {LEFT_OUT}"
 AGAIN = "[ -e FOLDER/tried ] || ! touch FOLDER/tried"
 
 
@@ -402,7 +402,7 @@ def _summary_of(folder: Path, prepared: str, program: str) -> int:
     """Of a run of one lane that is prepared by one command."""
     shell = ("sh", "-c")
     prepared_by = (*shell, prepared.replace("FOLDER", str(folder)))
-    alone = lanes.Lane("built", "", (program,), "ci", 60, program=shell, is_pytest=False)
+    alone = Lane("built", "", (program,), "ci", 60, program=shell, is_pytest=False)
     done = run.Run([replace(alone, prepared_by=prepared_by, has_results=False)], folder, [])
     done.until_all_are_over()
     done.try_again()
@@ -421,7 +421,7 @@ def test_a_lane_whose_needs_were_not_built_twice_has_failed(
 def test_a_run_whose_time_is_over_ends_itself_and_names_what_did_not_run(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
-    base = lanes.Lane("", "", (), "ci", 60, program=("sleep", "60"), is_pytest=False)
+    base = Lane("", "", (), "ci", 60, program=("sleep", "60"), is_pytest=False)
     chosen = [replace(base, name=name, load=load) for name, load in (("long", 1), ("next", 99))]
     cut = run.Run(chosen, tmp_path, [], ends_s=time.monotonic() + 0.5)
     cut.until_all_are_over()

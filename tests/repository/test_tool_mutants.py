@@ -159,7 +159,8 @@ def test_fails_without_a_fault():
 """
 LANES = """from types import SimpleNamespace
 LANES = [SimpleNamespace(name="unit")]
-def files_of(lane):
+"""
+LANE = """def files_of(lane):
     return {"tests/test_fits.py"}
 """
 
@@ -172,6 +173,7 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         ".gitignore": "/.venv\n/var/\n",
         "pyproject.toml": "[tool.pytest.ini_options]\n",
         "jobs/fits.py": FITS,
+        "tests/lane.py": LANE,
         "tests/lanes.py": LANES,
         "tests/test_fits.py": TEST_FITS.replace("{times}", str(tmp_path / "times")),
     }
