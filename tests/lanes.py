@@ -201,6 +201,7 @@ ALL_INPUTS = (
     "tests/lanes.py",
     "tests/measure.py",
     "tests/mutants.py",
+    "tests/outcomes.py",
     "tests/pools.py",
     "tests/run.py",
     *(f"tests/{path.parent.name}" for path in sorted(TESTS.glob("*/__init__.py"))),

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
-from tests import builds, due, lanes, run
+from tests import builds, due, lanes, outcomes, run
 from tests.lane import FILES, LEFT_OUT, Lane, files_below, files_of
 from tests.lanes import LANES, LATER
+from tests.outcomes import TRIED_AGAIN, Case, Outcome, read_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -300,7 +301,7 @@ def test_a_lane_is_counted_from_its_junit_file(tmp_path: Path):
     file, cut = tmp_path / "whole.xml", tmp_path / "cut.xml"
     file.write_text(JUNIT)
     cut.write_text(JUNIT[:200])
-    outcome = run.Outcome(UNIT, 1, 2.0, 1.0, run.read_cases([file, cut]))
+    outcome = Outcome(UNIT, 1, 2.0, 1.0, read_cases([file, cut]))
     assert (outcome.passed, outcome.failed, outcome.count("skipped")) == (1, 2, 1)
 
 
@@ -308,8 +309,8 @@ def test_what_was_skipped_and_what_took_too_long_is_said_and_is_no_failure(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     finished = run.Run([], tmp_path, [])
-    cases = (run.Case("a", 1.0, "passed"), run.Case("b", 0.0, "skipped", "redis is not there"))
-    finished.outcomes.append(run.Outcome(UNIT, 0, UNIT.goal_s + 1.0, 1.0, cases))
+    cases = (Case("a", 1.0, "passed"), Case("b", 0.0, "skipped", "redis is not there"))
+    finished.outcomes.append(Outcome(UNIT, 0, UNIT.goal_s + 1.0, 1.0, cases))
     assert run.summary(finished, [], is_ci=True) == 0
     said = capsys.readouterr().out
     assert "skipped in unit: 1, because redis is not there" in said
@@ -333,10 +334,11 @@ def test_the_few_tests_that_failed_beside_others_are_tried_once_more_alone(
     inputs: tuple[str, ...],
 ) -> None:
     """Also of a lane with inputs when the time of these is over."""
-    monkeypatch.setattr(run, "ROOT", tmp_path)
+    for module in (run, outcomes):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.delenv("DJANGO_SETTINGS_MODULE")
     (tmp_path / "tests").mkdir()
-    many = "".join(f"def test_{n}(): assert 0\n" for n in range(run.TRIED_AGAIN + 1))
+    many = "".join(f"def test_{n}(): assert 0\n" for n in range(TRIED_AGAIN + 1))
     files = {"steady": STEADY_AND_NOT, "broken": "def test_a(): assert 0", "many": many}
     for name, text in files.items():
         (tmp_path / "tests" / f"test_{name}.py").write_text(text)
@@ -352,7 +354,7 @@ def test_the_few_tests_that_failed_beside_others_are_tried_once_more_alone(
     assert found == {
         "steady": (2, 0, (unsteady,)),
         "broken": (0, 1, ()),
-        "many": (0, run.TRIED_AGAIN + 1, ()),
+        "many": (0, TRIED_AGAIN + 1, ()),
     }
     assert run.summary(tried, [], is_ci=True) == 1
     said = capsys.readouterr().out
@@ -362,7 +364,7 @@ def test_the_few_tests_that_failed_beside_others_are_tried_once_more_alone(
 
 
 def test_a_lane_that_died_without_a_result_has_failed():
-    outcome = run.Outcome(UNIT, -9, 2.0, 1.0, ())
+    outcome = Outcome(UNIT, -9, 2.0, 1.0, ())
     assert (outcome.passed, outcome.failed) == (0, 1)
 
 
