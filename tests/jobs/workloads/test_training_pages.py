@@ -1,6 +1,5 @@
-"""Pages of trainings: the list, one training, stop, delete, downloads."""
+"""The page of one training: what it tells, and stopping and deleting from it."""
 
-import io
 import re
 from datetime import timedelta
 from typing import Any
@@ -10,17 +9,15 @@ from django.test import Client
 from django.utils.timezone import now
 
 from homeport_client import answers, trainings
-from jobs.kinds.manifests import Grant
-from jobs.kinds.training.kind import TRAINING
-from jobs.models import Artifact, Attempt, Replica, UserSecret, Workload, WorkloadEvent
+from jobs.models import Attempt, Replica, Workload
 from jobs.rules import reasons
 from jobs.rules.states import WorkloadState
 from jobs.rules.topologies import TOPOLOGIES
-from jobs.workloads import training_page
 from jobs.workloads.idempotency import HEADER, REPLAYED
 from tenants.models import Tenant
-from tests.browsing import HTMX, body_of, read
-from tests.factories import make_job, make_service, make_tenant, role_request
+from tests.browsing import HTMX, read
+from tests.factories import make_job, make_service, role_request
+from tests.jobs.workloads.trainings import full_job
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
@@ -28,176 +25,6 @@ pytestmark = pytest.mark.django_db
 
 def _all_roles(topology: str) -> list[str]:
     return [role.name for role in TOPOLOGIES[topology].roles]
-
-
-# --- the list ---
-
-
-def test_the_list_shows_own_trainings_by_state_and_name(alice: Tenant, client: Client) -> None:
-    make_job(alice, name="mnist one", state="running", started_at=now())
-    make_job(alice, name="mnist two", state="failed", finished_at=now(), reason_text="Too big.")
-    make_job(alice, name="cifar", state="stopping", started_at=now())
-    make_job(make_tenant("mallory"), name="mnist of mallory")
-    everything = read(client, "/trainings/")
-    assert "mnist of mallory" not in everything.text
-    assert "Too big." in everything.text
-    counts = [e.text for e in everything.all("span", class_="count")]
-    assert counts == ["3", "0", "2", "0", "0", "1", "0"]
-    running = read(client, "/trainings/?state=running")
-    assert [e.text for e in running.all("a", class_="job-name")] == ["cifar", "mnist one"]
-    both = read(client, "/trainings/?state=running&q=MNIST")
-    assert [e.text for e in both.all("a", class_="job-name")] == ["mnist one"]
-    assert both.one("a", id="tab-failed").get("href") == "?q=MNIST&state=failed"
-    assert both.value("q") == "MNIST"
-
-
-def test_pages_of_the_list_keep_the_question(alice: Tenant, client: Client) -> None:
-    for number in range(30):
-        make_job(alice, name=f"run {number}", queued_at=now() - timedelta(minutes=number))
-    first = read(client, "/trainings/?q=run")
-    assert len(first.all("a", class_="job-name")) == 25
-    assert first.one("a", rel="next").get("href") == "?q=run&page=2"
-    second = read(client, "/trainings/?q=run&page=2")
-    assert [e.text for e in second.all("a", class_="job-name")] == [
-        f"run {number}" for number in range(25, 30)
-    ]
-    assert read(client, "/trainings/?page=nonsense&state=nonsense").all("a", class_="job-name")
-
-
-def test_going_back_in_the_browser_gives_the_whole_page(client: Client) -> None:
-    restored = {**HTMX, "HX-History-Restore-Request": "true"}
-    answer = client.get("/trainings/?q=x", headers=restored)
-    assert Markup(answer.content.decode()).all("html")
-    assert "HX-Request" in answer["Vary"]
-    assert not read(client, "/trainings/?q=x", headers=HTMX).all("html")
-
-
-def test_a_lead_sees_whose_trainings_they_are(alice: Tenant, client: Client, lead: Client) -> None:
-    make_job(alice, name="of alice")
-    shown = read(lead, "/trainings/").text
-    assert "Owner" in shown
-    assert "of alice" in shown
-    assert "Owner" not in read(client, "/trainings/").text
-
-
-def test_an_empty_list_offers_an_example(client: Client) -> None:
-    page = read(client, "/trainings/")
-    assert page.one("a", href="/trainings/new/?example=meet")
-    assert "No training has “x”" in read(client, "/trainings/?q=x").text
-
-
-# --- one training ---
-
-
-def full_job(tenant: Tenant) -> Workload:
-    """A training with something in every part of its page."""
-    for name, kind in (
-        ("wandb", "generic"),
-        ("certs", "generic"),
-        ("repo", "generic"),
-        ("hub", "registry"),
-    ):
-        UserSecret.objects.create(
-            tenant=tenant, name=name, kind=kind, keys=["token"], revisions=[1]
-        )
-    job = make_job(
-        tenant,
-        name="full",
-        topology="tf-ps",
-        replicas={
-            role: {"count": n, "cpu_millicores": 500, "memory_bytes": 2**30, "gpu_count": n - 1}
-            for role, n in (("worker", 2), ("ps", 1))
-        },
-        state="failed",
-        attempt=2,
-        retries=1,
-        admitted_at=now() - timedelta(minutes=9),
-        started_at=now() - timedelta(minutes=8),
-        finished_at=now(),
-        reason_text="worker-1 ended with exit code 3.",
-        reason_next_step="Read the end of its log.",
-        env={"SEED": "7"},
-        secrets={"wandb": "env", "certs": "files"},
-        source={"git": "https://h.example/code.git", "ref": "main", "secret": "repo"},
-        cluster_flags=["task_index"],
-        deadline_s=7200,
-    )
-    job.plan = TRAINING.render(job, 2, Grant())
-    job.save()
-    for number, cause, reason in ((1, "first", "worker-0 was killed."), (2, "retry", "")):
-        Attempt.objects.create(
-            workload=job, number=number, cause=cause, admitted_at=now(), reason_text=reason
-        )
-    for attempt, role, index in (
-        (1, "worker", 0),
-        (2, "worker", 0),
-        (2, "worker", 1),
-        (2, "ps", 0),
-    ):
-        Replica.objects.create(
-            workload=job,
-            role=role,
-            index=index,
-            attempt=attempt,
-            state="failed" if (attempt, role, index) == (2, "worker", 1) else "stopped",
-            exit_code=3,
-            node="node",
-            gpus="0",
-            restarts=index,
-            reason_text=f"reason of {role}-{index}",
-        )
-    WorkloadEvent.objects.create(
-        workload=job, uid="1", at=now(), reason="BackOff", message="again", is_warning=True, count=4
-    )
-    changed = {"reason": "state", "message": "running -> failed: worker-1 ended."}
-    WorkloadEvent.objects.create(workload=job, uid="2", at=now(), is_warning=True, **changed)
-    for path, uploaded_at in (("model/checkpoint", now()), ("later.bin", None)):
-        Artifact.objects.create(
-            workload=job,
-            path=path,
-            size_bytes=3,
-            mtime_ns=2**63 - 1,
-            storage_key=f"{tenant.pk}/x",
-            uploaded_at=uploaded_at,
-        )
-    return job
-
-
-def files_of(client: Client, job: Workload) -> str:
-    """What the card of files says."""
-    answer = client.get(f"/trainings/{job.pk}/part/artifacts/", headers=HTMX)
-    return " ".join(Markup(answer.content.decode()).text.split())
-
-
-def test_files_are_counted_whole_and_only_those_that_are_there(
-    alice: Tenant, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training_page, "MAX_ARTIFACTS", 3)
-    job = make_job(alice, state="running")
-    about = {"size_bytes": 2**20, "mtime_ns": 1}
-    job.artifacts.create(path="a-announced.bin", storage_key="a", **about)
-    for number in range(2):
-        job.artifacts.create(path=f"b{number}", storage_key="b", uploaded_at=now(), **about)
-    said = files_of(client, job)
-    assert said.startswith("Files 2 files, 2 MiB ")
-    assert "a-announced.bin 1 MiB uploading" in said
-    assert "first" not in said
-    for number in range(2, 5):
-        job.artifacts.create(path=f"b{number}", storage_key="b", uploaded_at=now(), **about)
-    said = files_of(client, job)
-    assert said.startswith("Files 5 files, 5 MiB ")
-    assert "b1" in said
-    assert "b2" not in said
-    assert said.endswith(
-        f"The first 3 are listed. For all of them: homeport artifacts list {job.pk}"
-    )
-    Workload.objects.filter(pk=job.pk).update(state="failed", finished_at=now(), cleaned_at=now())
-    said = files_of(client, job)
-    assert said.startswith("Files 5 files, 5 MiB ")
-    assert "uploading" not in said
-    assert "a-announced.bin 1 MiB was not kept" in said
-    job.artifacts.filter(uploaded_at__isnull=False).delete()
-    assert files_of(client, job) == "Files a-announced.bin 1 MiB was not kept"
 
 
 def test_the_configuration_follows_what_is_changed_after_the_submit(
@@ -479,50 +306,6 @@ def test_a_lead_may_stop_but_not_delete(alice: Tenant, lead: Client) -> None:
     page = read(lead, f"/trainings/{job.pk}/")
     assert page.all("a", id="stop")
     assert not page.all("a", id="delete")
-
-
-# --- downloads ---
-
-
-def test_an_artifact_is_a_download_and_never_a_page(alice: Tenant, client: Client) -> None:
-    from portal.storage import get_store
-
-    job = make_job(alice)
-    key = f"{alice.pk}/jobs/x/evil"
-    get_store().put_file(key, io.BytesIO(b"<script>alert(1)</script>"))
-    artifact = Artifact.objects.create(
-        workload=job,
-        path="re\u202esults/evil na\u202eme.html",
-        size_bytes=25,
-        mtime_ns=1,
-        storage_key=key,
-        uploaded_at=now(),
-    )
-    answer = client.get(f"/trainings/{job.pk}/artifacts/{artifact.pk}/")
-    assert body_of(answer) == b"<script>alert(1)</script>"
-    assert answer["Content-Type"] == "application/octet-stream"
-    assert answer["Content-Disposition"] == 'attachment; filename="evil na-me.html"'
-    page = client.get(f"/trainings/{job.pk}/").content.decode()
-    assert "\u202e" not in page
-    assert r"re\u202esults/" in page
-    assert r"evil na\u202eme.html" in page
-    assert answer["X-Content-Type-Options"] == "nosniff"
-
-
-def test_an_artifact_that_has_not_arrived_is_not_there(alice: Tenant, client: Client) -> None:
-    job = full_job(alice)
-    missing = job.artifacts.get(path="later.bin")
-    assert client.get(f"/trainings/{job.pk}/artifacts/{missing.pk}/").status_code == 404
-
-
-def test_an_artifact_that_the_store_has_lost_is_not_there(alice: Tenant, client: Client) -> None:
-    artifact = full_job(alice).artifacts.get(uploaded_at__isnull=False)
-    Artifact.objects.filter(pk=artifact.pk).update(storage_key="nothing/under/this/key")
-    for start in ("/trainings", "/api/v1/jobs"):
-        path = f"{start}/{artifact.workload_id}/artifacts/{artifact.pk}/"
-        answer = client.get(path)
-        assert answer.status_code == 404
-        assert "is no longer in the object store" in answer.content.decode()
 
 
 def test_servers_without_a_master_show_how_a_notebook_reaches_them(
