@@ -21,7 +21,7 @@ from tenants.models import AuditEntry, Tenant
 from tests.browsing import page_of
 from tests.factories import make_tenant, smallest_body, submit_body
 from tests.jobs.engine.simulation import Sim
-from tests.jobs.workloads.test_training_form import fields
+from tests.jobs.workloads.typed import fields
 
 pytestmark = pytest.mark.django_db(transaction=True)  # the reconciler has a connection of its own
 

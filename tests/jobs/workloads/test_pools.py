@@ -15,7 +15,7 @@ from portal.catalog import get_catalog
 from tenants.models import Tenant
 from tests.factories import make_job, submit_body
 from tests.jobs.fleet.rows import make_node
-from tests.jobs.workloads.test_training_form import fields
+from tests.jobs.workloads.typed import fields
 from tests.pools import set_pools
 from tests.portal.markup import Markup
 

@@ -11,7 +11,7 @@ from jobs.workloads import templates
 from tenants.models import Team, Tenant, User
 from tests.browsing import client_of, page_of, read
 from tests.factories import make_template, make_tenant, make_user, submit_body
-from tests.jobs.workloads.test_training_form import fields
+from tests.jobs.workloads.typed import fields
 
 pytestmark = pytest.mark.django_db
 

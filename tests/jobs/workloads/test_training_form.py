@@ -1,42 +1,20 @@
-"""The form of a new training, what it says at once, and its uploads."""
+"""The form of a new training: submitting, what is refused, running again."""
 
-import io
-import zipfile
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training.spec import TrainingSpec
-from jobs.models import Bundle, Node, Replica, UserSecret, Workload
+from jobs.models import Bundle, UserSecret, Workload
 from tenants.models import AuditEntry, Tenant
 from tests.browsing import HTMX, client_of, page_of, read
-from tests.factories import make_job, make_service, make_tenant, submit_body
+from tests.factories import make_job, make_service, make_tenant
+from tests.jobs.workloads.typed import fields
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
-
-
-def fields(**changes: Any) -> dict[str, Any]:
-    return {
-        "name": "mnist",
-        "source_kind": "none",
-        "command": "python train.py",
-        "image": "python:3.11-slim",
-        "topology": "single",
-        **changes,
-    }
-
-
-def zip_file(**files: str) -> SimpleUploadedFile:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    return SimpleUploadedFile("code.zip", content.getvalue())
 
 
 def test_a_submitted_form_is_a_queued_training(alice: Tenant, client: Client) -> None:
@@ -127,184 +105,6 @@ def test_more_than_a_quota_by_weight_is_queued_until_its_part_grows(client: Clie
     assert Workload.objects.get().state == "queued"
 
 
-def test_without_javascript_the_file_comes_with_the_form(client: Client) -> None:
-    file = zip_file(**{"train.py": "print(1)"})
-    client.post("/trainings/new/", fields(source_kind="bundle", file=file))
-    job = Workload.objects.get()
-    assert job.spec["source"]["bundle"] == str(Bundle.objects.get().pk)
-
-
-def test_uploads_of_others_cannot_be_used(client: Client) -> None:
-    mallory = make_tenant("mallory")
-    bundle = Bundle.objects.create(
-        tenant=mallory, file_name="secret.zip", sha256="a" * 64, size_bytes=1
-    )
-    typed = fields(source_kind="bundle", **{"source.bundle": str(bundle.pk)})
-    answer = client.post("/trainings/new/", typed)
-    assert not Workload.objects.exists()
-    assert "secret.zip" not in answer.content.decode()
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({}, "Fits now"),
-        ({"replicas.worker.gpu": "2"}, "Will be queued"),
-        ({"replicas.worker.gpu": "3"}, "Does not fit"),
-        ({"replicas.worker.cpu": "many"}, "Check the form"),
-        ({"name": "", "command": ""}, "Fits now"),
-    ],
-)
-def test_the_panel_tells_at_once_whether_it_fits(
-    alice: Tenant, client: Client, changes: dict[str, str], words: str
-) -> None:
-    alice.observed_used = {**alice.observed_used, "gpu": 1}
-    alice.save()
-    answer = client.post("/trainings/new/fit/", fields(**changes), headers=HTMX)
-    assert words in Markup(answer.content.decode()).text
-    if words == "Fits now":
-        # The scheduler would place nothing on nodes that are kept for others.
-        Node.objects.update(taints=[{"key": "team", "value": "vision", "effect": "NoSchedule"}])
-        answer = client.post("/trainings/new/fit/", fields(**changes), headers=HTMX)
-        assert "Will be queued" in Markup(answer.content.decode()).text
-    assert not Workload.objects.exists()
-
-
-@pytest.mark.parametrize(
-    ("kind", "asked", "sentence", "title", "bar"),
-    [
-        ("cpu", "3", "needs 3 CPU, 1.75 of 8 free", "Nodes", "CPU6.25 of 8 used1.75 free"),
-        ("cpu", "9", "the largest node has 8", "Nodes", "CPU6.25 of 8 used"),
-        ("gpu", "2", "needs 2 GPUs, 1 of 2 free", "Your quota", "GPU1 of 2 used1 free"),
-        ("cpu", "1", "It starts right away.", "Your quota", "CPU0 of"),
-        ("cpu", "many", "Check the form", "Your quota", "CPU0 of"),
-    ],
-)
-def test_beside_what_lacks_stand_the_bars_of_that(
-    alice: Tenant, client: Client, kind: str, asked: str, sentence: str, title: str, bar: str
-) -> None:
-    alice.observed_used = {**alice.observed_used, "gpu": 1}
-    alice.observed_hard = {**alice.observed_hard, "cpu": 16_000}
-    alice.save()
-    Node.objects.update(
-        allocatable={"cpu": 8000, "memory": 2**38, "gpu": 8, "pods": 100},
-        requested={"cpu": 6250, "memory": 2**30, "gpu": 0, "pods": 5},
-    )
-    typed = fields(**{f"replicas.worker.{kind}": asked})
-    page = Markup(client.post("/trainings/new/fit/", typed, headers=HTMX).content.decode())
-    assert sentence in page.text
-    assert page.one("h3", class_="fit-bars").text == title
-    bars = ["".join(one.text.split("\n")) for one in page.all("div", class_="quota-line")]
-    assert any("".join(one.split("  ")).startswith(bar) for one in bars), bars
-
-
-def test_the_panel_tells_of_an_image_that_cannot_be_pulled(alice: Tenant, client: Client) -> None:
-    tried = make_job(alice, state="starting", image="x:1", admitted_at=datetime.now(UTC))
-    text = 'Failed to pull image "x:1": not found'
-    event = {"at": tried.admitted_at, "reason": "Failed", "message": text, "count": 3}
-    tried.events.create(uid="e", **event)
-    for image, is_told in (("x:1", True), ("x:2", False)):
-        typed = fields(topology="tf-ps") | {"replicas.ps.image": image}
-        panel = page_of(client.post("/trainings/new/fit/", typed)).text
-        assert ("x:1 could not be pulled three times" in panel) is is_told, panel
-
-
-@pytest.mark.parametrize(
-    ("count", "minutes_ago", "pulled_after", "is_told"),
-    [
-        (0, 5, None, ""),
-        (1, 5, None, "once"),
-        (3, 5, None, "3 times"),
-        (3, 30, None, "3 times"),
-        (3, 30, 20, ""),  # a pod with it began to run since
-        (3, 30, 40, "3 times"),  # before
-        (3, 120, None, "3 times"),  # though the queue's guard has forgotten it
-        (3, 120, 150, "3 times"),
-        (3, 120, 100, ""),
-        (1, 6 * 24 * 60, None, "once"),
-        (3, 8 * 24 * 60, None, ""),  # it says nothing of today's registry
-    ],
-)
-def test_the_panel_is_not_green_while_the_last_pulls_failed(
-    alice: Tenant,
-    client: Client,
-    count: int,
-    minutes_ago: int,
-    pulled_after: int | None,
-    is_told: str,
-) -> None:
-    """Also when one workload may try it at once."""
-
-    def ago(minutes: int) -> datetime:
-        return datetime.now(UTC) - timedelta(minutes=minutes)
-
-    tried = make_job(alice, state="failed", image="x:1", finished_at=ago(0), admitted_at=ago(240))
-    if count:
-        text = 'Failed to pull image "x:1": not found'
-        event = {"reason": "Failed", "message": text, "count": count}
-        tried.events.create(uid="e", at=ago(minutes_ago), **event)
-    if pulled_after is not None:
-        Replica.objects.create(workload=tried, role="worker", index=0, started_at=ago(pulled_after))
-    page = page_of(client.post("/trainings/new/fit/", fields(image="x:1")))
-    preview = client.post(
-        "/api/v1/jobs/preview/", submit_body(image="x:1"), content_type="application/json"
-    ).json()["fit"]
-    assert preview["kind"] == "now"
-    if not is_told:
-        assert "Fits now It starts right away." in page.text
-        assert preview["text"] == "Fits now."
-        return
-    since = ago(minutes_ago + (10 if count > 1 else 0)).strftime("%Y-%m-%d %H:")
-    assert f"x:1 could not be pulled {is_told} since {since}" in page.text
-    assert "(“not found”), and has not been pulled since." in page.text
-    assert "Fits now, but may not start" in page.text
-    assert not page.all(class_="fit-answer tone-ready")
-    assert page.all(class_="fit-answer tone-stopping")
-    assert f"could not be pulled {is_told}" in preview["text"]
-
-
-def test_advice_on_a_deadline_below_the_usual_duration(alice: Tenant, client: Client) -> None:
-    began = datetime(2026, 1, 1, tzinfo=UTC)
-    for minutes in (10, 70, 80):
-        ended = began + timedelta(minutes=minutes)
-        make_job(alice, name="mnist", state="succeeded", started_at=began, deciders_ended_at=ended)
-    said = "usually ran for 1 h 10 min, which is longer than the deadline of"
-    for deadline, tells in (("1h", True), ("2h", False), ("", False)):
-        typed = fields(deadline=deadline)
-        answer = client.post("/trainings/new/fit/", typed, headers=HTMX)
-        assert (said in Markup(answer.content.decode()).text) == tells
-
-
-def test_the_panel_shows_the_command_of_each_replica(client: Client) -> None:
-    typed = fields(
-        topology="tf-ps",
-        command="python train.py --dir {{log_dir}} && echo {{nothing}}",
-        flags=["job_name", "task_index", "ps_hosts"],
-        **{"replicas.worker.count": "2"},
-    )
-    page = Markup(client.post("/trainings/new/fit/", typed, headers=HTMX).content.decode())
-    preview = page.one("div", id="preview")
-    assert preview.get("hx-swap-oob") == "true"
-    assert "--dir /log/jobs/mnist-xxxxxx" in preview.text
-    assert "--job_name=worker --task_index=1" in preview.text
-    assert "--job_name=ps --task_index=0" in preview.text
-    assert "--ps_hosts=mnist-xxxxxx-ps-0.mnist-xxxxxx:2222" in preview.text
-    assert "Not run by a shell: && is passed on as it stands" in preview.text
-    assert "{{nothing}} is not a placeholder" in preview.text
-    page = page_of(client.post("/trainings/new/fit/", fields(topology="tf-ingraph")))
-    assert "No replica runs the command" in page.one("div", id="preview").text
-    assert "Variables of worker-0" in page.text
-
-
-def test_the_panel_shows_the_manifests_when_asked(client: Client) -> None:
-    typed = fields(topology="tf-ps", show_manifests="1")
-    page = Markup(client.post("/trainings/new/fit/", typed, headers=HTMX).content.decode())
-    shown = page.one("pre", id="preview-manifests").text
-    for kind in ("Job", "Service", "ConfigMap", "Deployment"):
-        assert f"kind: {kind}" in shown
-    assert "mnist-aaaaaa" in shown
-
-
 def test_running_again_forgets_an_upload_that_is_gone(alice: Tenant, client: Client) -> None:
     source = {"bundle": "00000000-0000-4000-8000-000000000000", "sha256": "a", "file_name": "x"}
     job = make_job(alice, source=source)
@@ -328,76 +128,6 @@ def test_running_code_from_git_again_shows_which_commit_it_was(
         ("same", False),
     ]
     assert not read(client, "/trainings/new/").all("input", name="source.take")
-
-
-YAML = "name: mnist\nimage: python:3.11-slim\ncommand:\n- python\n- train.py\n"
-
-
-def test_form_and_yaml_are_two_tabs_over_one_request(client: Client) -> None:
-    typed = fields(
-        topology="tf-ps", env_name="LR", env_value="1e-3", deadline="8h", flags="job_name"
-    )
-    typed |= {"replicas.worker.count": "2", "replicas.ps.memory": "1Gi", "show": "kept"}
-    page = page_of(client.post("/trainings/new/", {**typed, "view": "yaml"}))
-    text = page.value("yaml") or ""
-    assert text.startswith("name: mnist\ntopology: tf-ps\nimage: python:3.11-slim\ncommand:\n")
-    assert "worker:\n    count: 2\n    memory: 2Gi\n  ps: {}" in text
-    assert "deadline_s: 28800" in text
-    assert "retries" not in text
-    back = page_of(client.post("/trainings/new/", {"yaml": text, "view": "form"}))
-    for name in ("name", "topology", "command", "deadline", "replicas.worker.count", "flags"):
-        assert back.value(name) == typed[name], name
-    assert back.value("env_value") == "1e-3"
-    assert not Workload.objects.exists()
-    client.post("/trainings/new/", {"yaml": text})
-    spec = spec_of(Workload.objects.get(), TrainingSpec)
-    assert (spec.replicas["worker"].count, spec.run_policy.deadline_s) == (2, 28_800)
-
-
-def test_what_is_not_typed_yet_is_not_there_in_the_other_tab(client: Client) -> None:
-    page = page_of(
-        client.post("/trainings/new/", {"image": "a", "source_kind": "bundle", "view": "yaml"})
-    )
-    text = page.value("yaml") or ""
-    assert "name: ''\nimage: a\ncommand: []\nsource:\n  bundle: ''\n" in text
-    back = page_of(client.post("/trainings/new/", {"yaml": text, "view": "form"}))
-    assert (back.value("name"), back.value("command"), back.value("source_kind")) == (
-        "",
-        "",
-        "bundle",
-    )
-    errors = page_of(client.post("/trainings/new/", {"yaml": text})).text
-    assert all(f"Line {n}, {name}:" in errors for n, name in [(1, "name"), (5, "source.bundle")])
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ("env: {LR: 3\n", "Line 6 (“env: {LR: 3”): this is not YAML"),
-        ("env: &x {A: b}\n", "Line 6 (“env: &x {A: b}”): write the value out"),
-        ("gpus: 1\nreplicas:\n  worker: {gpu: 99}\n", "Line 8, replicas.worker.gpu:"),
-        ('env:\n  KEY: "two\\r\\nlines"\n', "The form has no place for all of this"),
-    ],
-)
-def test_yaml_that_cannot_be_used_stays_and_says_its_line(
-    client: Client, more: str, words: str
-) -> None:
-    page = page_of(client.post("/trainings/new/", {"yaml": YAML + more, "view": "form"}))
-    assert page.value("yaml") == YAML + more
-    assert words in page.text
-    if "KEY" not in more:
-        assert page.one(id="yaml").get("aria-invalid") == "true"
-        page_of(client.post("/trainings/new/", {"yaml": YAML + more}))
-        told = client.post("/trainings/new/fit/", {"yaml": YAML + more}, headers=HTMX)
-        assert words in Markup(told.content.decode()).text
-        assert not Workload.objects.exists()
-
-
-def test_a_form_that_cannot_be_read_does_not_turn_into_yaml(client: Client) -> None:
-    typed = fields(command="python 'x", env_name=["A", "A"], env_value=["1", "2"], view="yaml")
-    page = page_of(client.post("/trainings/new/", typed))
-    assert page.value("command") == "python 'x"
-    assert page.one(id="env-1").get("aria-invalid") == "true"
 
 
 @pytest.mark.parametrize("is_yaml", [False, True])
@@ -465,41 +195,6 @@ def test_a_new_notebook_has_a_free_name(client: Client, alice: Tenant) -> None:
         assert first.lower() == stem.lower()
         make_service(alice, kind=kind, name=first)
         assert page_of(client.get(f"/{kind}s/new/")).value("name") == f"{first} 2"
-
-
-def test_an_upload_says_what_is_inside(client: Client, alice: Tenant) -> None:
-    file = zip_file(**{"p/train.py": "print(1)", "p/data.txt": "x" * 300})
-    answer = client.post("/bundles/", {"file": file})
-    body = answer.json()
-    assert answer.status_code == 200
-    bundle = Bundle.objects.get(pk=body["id"])
-    assert (bundle.tenant, body["file_name"]) == (alice, "code.zip")
-    assert body["listing"]["top_folder"] == "p"
-    assert body["listing"]["files"][1] == {"path": "p/data.txt", "size_bytes": 300}
-
-
-@pytest.mark.parametrize(
-    ("file", "words"),
-    [
-        (None, "No file arrived"),
-        (("empty.py", b""), "The upload is empty."),
-        (("broken.tar.gz", b"nonsense" * 200), "cannot be read as an archive"),
-    ],
-)
-def test_a_bad_upload_is_refused_in_words(
-    client: Client, file: tuple[str, bytes] | None, words: str
-) -> None:
-    """With and without JavaScript."""
-    answer = client.post("/bundles/", {"file": SimpleUploadedFile(*file)} if file else {})
-    assert answer.status_code == 400
-    assert words in answer.json()["errors"][0]["text"]
-    if file:
-        typed = fields(source_kind="bundle", file=SimpleUploadedFile(*file))
-        shown = Markup(client.post("/trainings/new/", typed).content.decode()).text
-        assert words in shown
-        assert "Choose an archive" not in shown
-    assert not Bundle.objects.exists()
-    assert not Workload.objects.exists()
 
 
 def test_a_full_disk_costs_nothing_of_what_was_typed(client: Client, settings: Any) -> None:
