@@ -3,6 +3,11 @@
 import hashlib
 import io
 import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from django.test import Client
@@ -11,6 +16,7 @@ from jobs.kinds.training.tokens import job_token
 from jobs.models import Workload
 from portal.storage.folder import STORE_PATH
 from portal.storage.store import Store
+from tests.jobs.pod.pods import Pod
 
 UID = "abcdef01-0000-4000-8000-000000000000"
 DATA = b"step 1\nstep 2\n"
@@ -64,3 +70,26 @@ def ship(door: Door, store: Store, body: dict[str, Any], data: bytes = DATA) -> 
     assert status == 200
     keep(store, link, data)
     assert door.post(f"{path}{body['number']}/done/", body) == (200, {})
+
+
+@contextmanager
+def real_pod() -> Iterator[Pod]:
+    """A pod whose runner is a process of its own, and which `aim` gives a portal."""
+    root = Path(tempfile.mkdtemp(prefix="homeport-pod-"))
+
+    class NoDoor:
+        url = ""
+
+    made = Pod(root, NoDoor())  # type: ignore[arg-type]
+    try:
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(root)
+
+
+def aim(pod: Pod, job: Workload, url: str) -> None:
+    """It is a pod of this training from now on, and brings what it has to this portal."""
+    pod.environ["HOMEPORT_URL"] = url
+    pod.config["id"] = str(job.pk)
+    (pod.root / "run/homeport/token").write_text(job_token(job.pk))

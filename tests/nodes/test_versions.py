@@ -3,13 +3,11 @@
 In a pytest call of its own: it is installed with the earlier image.
 """
 
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from deploy.testcluster.nodes.cluster import NodeCluster
-from tests.e2e.portal import ROOT
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import Service
 from tests.image.build import archive
@@ -19,7 +17,7 @@ from tests.nodes.site import EARLIER, Site, lives, two_nodes
 from tests.nodes.test_inside import SMALL, START_S
 from tests.tools.waiting import wait_for
 from tests.upgrade.conftest import or_skip
-from tests.upgrade.old import NoHistoryError, need_history
+from tests.upgrade.old import NoHistoryError, unpack
 from tests.upgrade.test_running_cluster import Follower
 
 # The one before usage.0003, which adds two tables.
@@ -29,13 +27,11 @@ NEW = "[X] 0003_utilisation"
 
 @pytest.fixture
 def earlier(cluster: NodeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("earlier")
     try:
-        need_history(COMMIT)
+        unpack(COMMIT, folder)
     except NoHistoryError as error:
         or_skip(error)
-    folder = tmp_path_factory.mktemp("earlier")
-    tree = subprocess.run(["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=True)
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=tree.stdout, check=True)
     image = archive(EARLIER, folder)
     with two_nodes(cluster, tmp_path_factory.mktemp("site"), image) as made:
         yield made

@@ -39,6 +39,9 @@ TWO_TABLES = Version(
     "775ec617986cbe515a794f58851fc6be94d2c233", ("jobs/client", "deploy/onebox"), "onebox", True
 )
 
+# One whose runner does not tell where in the log a container begins, and keeps no time that a refusal names.
+OLD_RUNNER = "04e656a38cc161e20d03af821e2938de98c88f89"
+
 
 class NoHistoryError(RuntimeError):
     """The commit cannot be had from this checkout; the text says why."""
@@ -90,6 +93,18 @@ def need_history(commit: str) -> None:
     raise NoHistoryError(f"{told.strip()}; the upgrade starts from commit {commit}")
 
 
+def unpack(commit: str, folder: Path, *paths: str) -> None:
+    """Files of an earlier version, all of them or what lies at some paths.
+
+    Raises:
+        NoHistoryError: see `need_history`.
+    """
+    need_history(commit)
+    words = ["git", "archive", commit, *paths]
+    archive = subprocess.run(words, cwd=ROOT, capture_output=True, check=True)
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
+
+
 def _uv(*words: str, cwd: Path = ROOT) -> None:
     """Bytecode is made when it is needed: to compile all of it at once takes minutes."""
     uv = Path(sys.executable).with_name("uv")
@@ -110,14 +125,10 @@ def old_version(version: Version, *, with_tests: bool = False) -> Iterator[Old]:
     Raises:
         NoHistoryError: see `need_history`.
     """
-    need_history(version.commit)
     folder = Path(tempfile.mkdtemp(prefix="homeport-old-"))
     folder.chmod(0o755)  # its cluster's pods look into it
     try:
-        archive = subprocess.run(
-            ["git", "archive", version.commit], cwd=ROOT, capture_output=True, check=True
-        )
-        subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
+        unpack(version.commit, folder)
         python = folder / ".venv" / "bin" / "python"
         _uv("venv", "--python", sys.executable, str(folder / ".venv"))
         wanted = ["-r", "requirements.txt"]

@@ -4,10 +4,7 @@ import asyncio
 import hashlib
 import io
 import json
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -18,7 +15,7 @@ from django.db import OperationalError
 from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import job_log
 from jobs.kinds.training.tokens import job_token
-from jobs.models import Bundle, LogSegment, Replica, ReplicaArchive, Workload
+from jobs.models import Bundle, LogSegment, Replica, ReplicaArchive
 from jobs.pod.errors import PortalError
 from jobs.pod.portal_client import PortalClient
 from jobs.pod_api import hosts
@@ -29,6 +26,7 @@ from portal.storage.folder import FolderStore
 from portal.storage.folder_app import FolderStoreApp
 from tests.factories import make_job, make_tenant, role_request
 from tests.jobs.pod.pods import Pod
+from tests.jobs.pods_door import aim, real_pod
 from tests.portal.servers import serving
 
 
@@ -43,28 +41,15 @@ async def portal(
 
 @pytest.fixture
 def pod() -> Iterator[Pod]:
-    root = Path(tempfile.mkdtemp(prefix="homeport-pod-"))
-
-    class NoDoor:
-        url = ""
-
-    made = Pod(root, NoDoor())  # type: ignore[arg-type]
-    yield made
-    made.close()
-    shutil.rmtree(root)
-
-
-def _aim(pod: Pod, job: Workload, url: str) -> None:
-    pod.environ["HOMEPORT_URL"] = url
-    pod.config["id"] = str(job.pk)
-    (pod.root / "run/homeport/token").write_text(job_token(job.pk))
+    with real_pod() as made:
+        yield made
 
 
 async def test_fetch_runner_and_rescue_work_with_the_real_door(
     portal: Callable[[], str], pod: Pod, told: list[Any]
 ) -> None:
     job = await sync_to_async(lambda: make_job(make_tenant("alice")))()
-    _aim(pod, job, portal())
+    aim(pod, job, portal())
     code = (
         b"import os, sys\n"
         b"open(os.environ['ARTIFACTS_DIR'] + '/model', 'wb').write(b'm' * 3_000_000)\n"
@@ -112,7 +97,7 @@ async def test_what_a_restored_database_lacks_of_a_log_comes_again_at_its_end(
     portal: Callable[[], str], pod: Pod, lost: tuple[int, ...]
 ) -> None:
     job = await sync_to_async(lambda: make_job(make_tenant("alice")))()
-    _aim(pod, job, portal())
+    aim(pod, job, portal())
     pod.config["limits"]["segment_bytes"] = 100
     pod.python(
         "import os, time\n"
@@ -163,7 +148,7 @@ async def test_addresses_are_waited_for_without_a_thread(
     await see("worker", 0, "10.0.0.1")
     await see("ps", 0, "fd00::3")
     async with serving(RequestThreads(cast(Any, FormHandler()), 1, wait_s=2)) as port:
-        _aim(pod, job, f"http://127.0.0.1:{port}")
+        aim(pod, job, f"http://127.0.0.1:{port}")
         client = PortalClient(pod.environ["HOMEPORT_URL"], job_token(job.pk))
         path = f"jobs/{job.pk}/hosts/?attempt="
         with monkeypatch.context() as patched:
