@@ -32,7 +32,7 @@ from jobs.pod.protocol.notices import notice
 NONCE_BYTES = 32
 COMMAND_BYTES = 1024 * 1024
 HANDSHAKE_S = 30.0
-TERM_S = 5.0  # from SIGTERM to SIGKILL of a command whose caller is gone
+TERM_S = 5.0  # from SIGTERM to SIGKILL of what a command left behind at its own end
 BEFORE_S = 1.0  # by so much it ends them before the runner ends it
 REFUSED = 255  # as ssh says that it could not run the command
 _OUTPUT, _ERRORS, _EXIT = b"o", b"e", b"x"
@@ -127,8 +127,13 @@ def _signal_session(session: int, number: int) -> None:
 class Daemon:
     """Runs commands for who knows the token, each in a session and a thread of its own."""
 
-    def __init__(self, port: int, token: str) -> None:
+    def __init__(self, port: int, token: str, kill_after_s: float) -> None:
+        """
+        Args:
+            kill_after_s: from SIGTERM to SIGKILL of what was asked to end.
+        """
         self._token = token
+        self._kill_after_s = kill_after_s
         self._sessions: Set[int] = set()
         self._is_closed = False
         self._listener = socket.socket()
@@ -141,7 +146,7 @@ class Daemon:
             connection, peer = self._listener.accept()
             threading.Thread(target=self._serve, args=(connection, peer[0]), daemon=True).start()
 
-    def close(self, most_s: float) -> None:
+    def close(self) -> None:
         """Asks all commands to end, unless they were, and waits for them; what is left then is killed."""
         self._is_closed = True
         self._listener.close()
@@ -149,19 +154,19 @@ class Daemon:
         if os.getppid() != 1:  # the container's first process asks all
             for session in sessions:
                 _signal_session(session, signal.SIGTERM)
-        until = time.monotonic() + most_s
+        until = time.monotonic() + self._kill_after_s
         while any(map(_members, sessions)) and time.monotonic() < until:
             time.sleep(0.05)
         for session in sessions:
             _signal_session(session, signal.SIGKILL)
 
-    def _end_session(self, session: int) -> None:
-        """Ends a command whose caller is gone, with all that it has started: by SIGTERM, and by SIGKILL
-        after `TERM_S`; those that the pod's end has asked as well have its whole time.
+    def _end_session(self, session: int, most_s: float) -> None:
+        """Ends a command with all that it has started: by SIGTERM, and by SIGKILL after `most_s`; those that
+        the pod's end has asked as well have its time.
         """
         if not self._is_closed:
             _signal_session(session, signal.SIGTERM)
-        until = time.monotonic() + TERM_S
+        until = time.monotonic() + most_s
         while _members(session) and (self._is_closed or time.monotonic() < until):
             time.sleep(0.05)
         _signal_session(session, signal.SIGKILL)
@@ -201,10 +206,13 @@ class Daemon:
         )
         with process:  # which waits for it at the end
             self._sessions.add(process.pid)
+            # The caller is gone where its launcher was asked to end, and what it ran may be saving.
+            most_s = self._kill_after_s
             try:
                 _copy(connection, process)
+                most_s = TERM_S
             finally:
-                self._end_session(process.pid)
+                self._end_session(process.pid, most_s)
                 self._sessions.remove(process.pid)
         code = process.returncode
         return code if code >= 0 else SIGNAL_BASE - code
@@ -243,7 +251,8 @@ def _serve(config: Config, token: str) -> int:
     """Until SIGTERM."""
     context = read_context(config, dict(os.environ))
     port = context.hosts[context.role][context.task_index].rpartition(":")[2]
-    daemon = Daemon(int(port), token)
+    most_s = max(0.0, kill_after_s(grace_of(config)) - BEFORE_S)
+    daemon = Daemon(int(port), token, most_s)
 
     def stop(number: int, _frame: Any) -> None:
         sys.exit(SIGNAL_BASE + number)
@@ -253,7 +262,7 @@ def _serve(config: Config, token: str) -> int:
     try:
         daemon.serve_forever()
     finally:
-        daemon.close(max(0.0, kill_after_s(grace_of(config)) - BEFORE_S))
+        daemon.close()
 
 
 def main(arguments: List[str]) -> int:

@@ -242,10 +242,11 @@ def test_what_mpirun_says_of_slots_and_options_is_told(
     assert diagnose(tail, 1, command=command, slots=2) == Finding(code, words)
 
 
+@pytest.mark.parametrize("asked", ["both", "the launcher alone"])
 def test_a_command_of_the_launcher_has_the_whole_time_to_save(
-    launcher: Pod, worker: Pod, tmp_path: Path
+    launcher: Pod, worker: Pod, tmp_path: Path, asked: str
 ) -> None:
-    """Its worker is asked to end, and then the launcher is gone as well: both are of one training."""
+    """Its worker is asked to end, and then the launcher is gone as well; or the launcher alone is asked."""
     del worker.config["hosts"]["worker"][1:]
     worker.config["grace_s"] = launcher.config["grace_s"] = 40
     begun, saved = tmp_path / "begun", tmp_path / "saved"
@@ -260,7 +261,10 @@ def test_a_command_of_the_launcher_has_the_whole_time_to_save(
     daemon, _line = worker.start_and_read()
     process = launcher.start()
     wait_until(begun.exists)
-    daemon.send_signal(signal.SIGTERM)
+    if asked == "both":
+        daemon.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGTERM)
-    daemon.communicate(timeout=60)
+    if asked == "both":
+        daemon.communicate(timeout=60)
+    wait_until(lambda: not naming(str(program)), 30)
     assert saved.exists()
