@@ -7,7 +7,8 @@ file that can be executed. No ssh, no keys: who knows the training's token may r
 
 On the connection the daemon sends a nonce; the caller answers with HMAC-SHA256(token, nonce + command),
 the command's length and the command. Then come frames: one byte that says what it is, four of length,
-and output or the exit code. A connection that closes ends the command and all that it has started.
+and output or the exit code. One byte of the caller says that it was asked to end, and so are those that the
+command has started. A connection that closes ends the command and all of these.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ import time
 from typing import Any, BinaryIO, List, NoReturn, Optional, Set, Tuple
 
 from jobs.pod.files import Config, Paths, grace_of, kill_after_s, read_context
-from jobs.pod.processes import living
+from jobs.pod.processes import living, mpi_starters
 from jobs.pod.protocol.codes import SIGNAL_BASE
 from jobs.pod.protocol.notices import notice
 
@@ -35,7 +36,9 @@ HANDSHAKE_S = 30.0
 TERM_S = 5.0  # from SIGTERM to SIGKILL of what a command left behind at its own end
 BEFORE_S = 1.0  # by so much it ends them before the runner ends it
 REFUSED = 255  # as ssh says that it could not run the command
-_OUTPUT, _ERRORS, _EXIT = b"o", b"e", b"x"
+GONE_S = 5.0  # a worker that has not taken the request to end by then is gone
+TCP_USER_TIMEOUT = 18  # linux/tcp.h
+_OUTPUT, _ERRORS, _EXIT, _TERM = b"o", b"e", b"x", b"t"
 _HEAD = struct.Struct("!cI")
 _SIZE = struct.Struct("!I")
 _WITH_VALUE = ("-l", "-p", "-o", "-i", "-F")  # options of ssh that a word follows
@@ -102,6 +105,7 @@ def call(address: Tuple[str, int], token: str, command: str) -> int:
         proof = _proof(token, _read(stream, NONCE_BYTES), data)
         connection.sendall(proof + _SIZE.pack(len(data)) + data)
         connection.settimeout(None)
+        _tell_when_asked(connection)
         while True:
             kind, size = _HEAD.unpack(_read(stream, _HEAD.size))
             payload = _read(stream, size)
@@ -112,10 +116,38 @@ def call(address: Tuple[str, int], token: str, command: str) -> int:
             output.buffer.flush()
 
 
+def _tell_when_asked(connection: socket.socket) -> None:
+    """Passes SIGTERM on to the worker, and ends when what it runs there has: mpirun ends with its callers."""
+
+    def tell(_number: int, _frame: Any) -> None:
+        # A worker that is gone does not answer, and is not waited for.
+        connection.setsockopt(socket.IPPROTO_TCP, TCP_USER_TIMEOUT, int(1000 * GONE_S))
+        with contextlib.suppress(OSError):
+            connection.send(_TERM)
+
+    signal.signal(signal.SIGTERM, tell)
+
+
 # --- in a worker ---
 def _members(session: int) -> List[int]:
-    """Living processes of a session, which those that change their process group stay in."""
-    return [pid for pid, one in living().items() if one.session == session]
+    """Living processes of a session, which those that change their process group stay in, and what they have
+    started in sessions of their own, as prted does.
+    """
+    known = living()
+    found: Set[int] = set()
+    more = {pid for pid, one in known.items() if one.session == session}
+    while more:
+        found |= more
+        more = {pid for pid, one in known.items() if one.parent in more} - found
+    return sorted(found)
+
+
+def _ask_session(session: int) -> None:
+    """What starts ranks ends behind them."""
+    members = _members(session)
+    for pid in set(members) - mpi_starters(members):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGTERM)
 
 
 def _signal_session(session: int, number: int) -> None:
@@ -153,7 +185,7 @@ class Daemon:
         sessions = tuple(self._sessions)
         if os.getppid() != 1:  # the container's first process asks all
             for session in sessions:
-                _signal_session(session, signal.SIGTERM)
+                _ask_session(session)
         until = time.monotonic() + self._kill_after_s
         while any(map(_members, sessions)) and time.monotonic() < until:
             time.sleep(0.05)
@@ -198,7 +230,8 @@ class Daemon:
     def _run(self, connection: socket.socket, command: bytes) -> int:
         """Runs it to its end, or until the connection closes; the exit code."""
         process = subprocess.Popen(
-            [b"/bin/sh", b"-c", command],
+            # It ends behind what it runs: mpirun takes the end of its command for a failure.
+            [b"/bin/sh", b"-c", b"trap 'exit 143' TERM; eval \"$1\"", b"sh", command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -222,7 +255,7 @@ def _copy(connection: socket.socket, process: "subprocess.Popen[bytes]") -> None
     """Copies the output until the command has ended.
 
     Raises:
-        OSError, EOFError: the caller is gone, who sends nothing after the command.
+        OSError, EOFError: the caller is gone, who sends after the command only that it is asked to end.
     """
     assert process.stdout is not None
     assert process.stderr is not None
@@ -233,7 +266,10 @@ def _copy(connection: socket.socket, process: "subprocess.Popen[bytes]") -> None
     while kinds or process.poll() is None:
         for fd, _events in poller.poll(200):
             if fd == connection.fileno():
-                raise EOFError
+                if connection.recv(1) != _TERM:
+                    raise EOFError
+                _ask_session(process.pid)
+                continue
             data = os.read(fd, 64 * 1024)
             if data:
                 _send(connection, kinds[fd], data)

@@ -6,6 +6,9 @@ import os
 import time
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 
+# What starts the ranks of Open MPI, in the launcher and in the workers: asked to end it kills them after half a second
+# (Open MPI 5: src/mca/odls/base/odls_base_default_fns.c of PRRTE 3.0) or two (4). It ends by itself behind them.
+MPI_STARTERS = frozenset(("prterun", "prted", "orterun", "orted"))
 CLOCK_BOOTTIME = 7  # linux/time.h; the module has the name from Python 3.7 on
 
 
@@ -112,6 +115,25 @@ def has_children() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def end_behind(processes: Iterable[int]) -> Set[int]:
+    """Those that end by themselves when others of them have, which they would take with them."""
+    processes = tuple(processes)
+    return readers(processes) | mpi_starters(processes)
+
+
+def mpi_starters(processes: Iterable[int]) -> Set[int]:
+    """Those that have started ranks of Open MPI, or the shells that start them, of which some still live."""
+    parents, found = set(), set()
+    for pid in processes:
+        with contextlib.suppress(OSError):  # it has ended
+            one = _read(pid)
+            if one is not None:
+                parents.add(one.parent)
+            if os.path.basename(os.readlink(f"/proc/{pid}/exe")) in MPI_STARTERS:
+                found.add(pid)
+    return found & parents
 
 
 def readers(processes: Iterable[int]) -> Set[int]:

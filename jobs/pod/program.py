@@ -13,9 +13,9 @@ from typing import Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, 
 from jobs.pod.files import find_own_packages
 from jobs.pod.processes import (
     began_before,
+    end_behind,
     has_children,
     living,
-    readers,
     started_by,
     ticks_now,
 )
@@ -159,7 +159,7 @@ class Program:
         have heard of it. Not what they begin to save when they hear of it. Takes no lock, for a signal handler calls it.
         """
         started = self._started()
-        self._readers = readers(started)
+        self._readers = end_behind(started)
         if self._readers:
             self._ask_each(number, started)
         elif os.getpid() == 1:
@@ -178,7 +178,7 @@ class Program:
             _send(pid, number)
         started = self._started()
         new = began_before(first_tick, set(started) - self._readers - asked)
-        self._readers |= readers(started) & new
+        self._readers |= end_behind(started) & new
         for pid in new - self._readers:
             _send(pid, number)
 
@@ -194,7 +194,7 @@ class Program:
         self._next_look = now + READERS_LOOK_S
         started = set(self._started())
         waiting = self._readers & started
-        alone = waiting - readers(started)
+        alone = waiting - end_behind(started)
         if not alone and started == waiting:
             alone = waiting  # each reads from another of them
         # Since now, not since they were asked: the last writer may have ended this moment, and what it wrote be unread.

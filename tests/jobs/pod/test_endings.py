@@ -4,6 +4,7 @@ The runner is the first process of a process namespace, as it is in a container.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,6 +54,8 @@ SHAPES = {
     "by a program that starts another": (
         "{python} -c 'import subprocess, sys; subprocess.run(sys.argv[1:])' {save}"
     ),
+    # Which kills what it has started, when it is asked to end itself.
+    "by mpirun": "./prterun -c 'trap \"kill -9 \\$!; exit\" TERM; {save} & wait'",
 }
 
 
@@ -98,6 +101,7 @@ def start(pod: Pod, words: str, *, save_s: float, who: str = "main") -> Ended:
     script = pod.root / "workspace/run.sh"
     script.write_text(f"#!/bin/bash\nset -e\n{save}\n")
     script.chmod(0o755)
+    shutil.copy("/bin/bash", pod.root / "workspace/prterun")
     command = words.format(save=save, python=sys.executable)
     pod.config["command"] = save.split() if words == "{save}" else ["sh", "-c", command]
     pod.config["env"] = {"SAVE_S": str(save_s), "WHO": who}

@@ -1,6 +1,7 @@
 """The remote shell of MPI with real processes: two pods on one machine, and what mpirun would call."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -242,9 +243,14 @@ def test_what_mpirun_says_of_slots_and_options_is_told(
     assert diagnose(tail, 1, command=command, slots=2) == Finding(code, words)
 
 
+# As prted, which has a session of its own and kills its ranks when it is asked to end.
+PRTED = "trap 'kill -9 $!; exit' TERM\n{save} &\nwait\n"
+
+
 @pytest.mark.parametrize("asked", ["both", "the launcher alone"])
+@pytest.mark.parametrize("started", ["by a shell", "by a daemon of Open MPI"])
 def test_a_command_of_the_launcher_has_the_whole_time_to_save(
-    launcher: Pod, worker: Pod, tmp_path: Path, asked: str
+    launcher: Pod, worker: Pod, tmp_path: Path, asked: str, started: str
 ) -> None:
     """Its worker is asked to end, and then the launcher is gone as well; or the launcher alone is asked."""
     del worker.config["hosts"]["worker"][1:]
@@ -257,7 +263,14 @@ def test_a_command_of_the_launcher_has_the_whole_time_to_save(
         f"signal.signal(15, lambda *_: ({save.replace('; ', ', ')}))\n"
         f"open('{begun}', 'w')\nsignal.pause()\n"
     )
-    mpirun(launcher, f"{sys.executable} {program}; true")
+    save_command = f"{sys.executable} {program}"
+    prted, script = tmp_path / "prted", tmp_path / "prted.sh"
+    shutil.copy("/bin/bash", prted)
+    script.write_text(PRTED.format(save=save_command))
+    mpirun(
+        launcher,
+        f"{save_command}; true" if started == "by a shell" else f"setsid {prted} {script}",
+    )
     daemon, _line = worker.start_and_read()
     process = launcher.start()
     wait_until(begun.exists)
