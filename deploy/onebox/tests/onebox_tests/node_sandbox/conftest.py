@@ -7,7 +7,7 @@ removed before the next.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -56,3 +56,21 @@ async def own_bench() -> AsyncIterator[Bench]:
     made = await make_bench()
     yield made
     await made.close()
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory) -> Iterator[Path]:
+    """The installer's cache of the tests that use it: pip is unpacked and compiled once."""
+    folder = tmp_path_factory.mktemp("installer") / "uv-cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UV_CACHE_DIR", str(folder))
+        yield folder
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Path:
+    """A node's home whose installer asks no package index."""
+    for name in ("UV_NO_INDEX", "PIP_NO_INDEX"):
+        monkeypatch.setenv(name, "1")
+    (tmp_path / "home" / "images").mkdir(parents=True)
+    return tmp_path / "home"

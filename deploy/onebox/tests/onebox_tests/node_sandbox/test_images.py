@@ -1,4 +1,4 @@
-"""Images: references, definitions, installing for real, and every way in which that fails."""
+"""Images: installing for real, and every way in which that fails."""
 
 from __future__ import annotations
 
@@ -9,28 +9,20 @@ import re
 import signal
 import subprocess
 import sys
-import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from onebox.node.environments import MARK
-from onebox.node.imagefile import (
-    SHIPPED,
-    DefinitionError,
-    load_definitions,
-    normalize_reference,
-)
-from onebox.node.images import ImageError, Images
-from onebox.node.installer import Installer, Progress, explain_failure
-from onebox.node.pulls import Puller, PullError
-from onebox.node.sandbox import ImageEnv, StartError
+from onebox.node.images import Images
+from onebox.node.installer import Installer
+from onebox.node.sandbox import StartError
 
 from .bench import DEADLINE_S, IS_ROOT, Bench, until
+from .wheels import SLIM, define, failure, left_over, make_wheel
 
-SLIM = "python:3.11-slim"
-RUNNING = ".".join(map(str, sys.version_info[:3]))
+pytestmark = pytest.mark.usefixtures("cache")
+
 PULL = """
 import asyncio, sys
 from pathlib import Path
@@ -41,58 +33,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@pytest.fixture(autouse=True, scope="session")
-def cache(tmp_path_factory) -> Iterator[Path]:
-    """The installer's cache of all tests here: pip is unpacked and compiled once."""
-    folder = tmp_path_factory.mktemp("installer") / "uv-cache"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UV_CACHE_DIR", str(folder))
-        yield folder
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch) -> Path:
-    """A node's home whose installer asks no package index."""
-    for name in ("UV_NO_INDEX", "PIP_NO_INDEX"):
-        monkeypatch.setenv(name, "1")
-    (tmp_path / "home" / "images").mkdir(parents=True)
-    return tmp_path / "home"
-
-
-def make_wheel(folder: Path, *, version: str = "1.0") -> Path:
-    """Write a wheel with a module and a command `hello`."""
-    path = folder / f"hello-{version}-py3-none-any.whl"
-    info = f"hello-{version}.dist-info"
-    files = {
-        "hello.py": "def main():\n    print('hello from', __file__)\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: hello\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": "[console_scripts]\nhello = hello:main\n",
-    }
-    record = "".join(f"{name},,\n" for name in files) + f"{info}/RECORD,,\n"
-    with zipfile.ZipFile(path, "w") as wheel:
-        for name, text in {**files, f"{info}/RECORD": record}.items():
-            wheel.writestr(name, text)
-    return path
-
-
-def define(home: Path, requirements: str, more: str = "") -> None:
-    folder = home / "images"
-    (folder / "hello.txt").write_text(requirements)
-    text = f'[[image]]\nreference = "test/hello:1"\nrequirements = "hello.txt"\n{more}'
-    (folder / "own.toml").write_text(text)
-
-
-async def failure(images: Images, reference: str) -> ImageError:
-    with pytest.raises(ImageError) as caught:
-        await images.ensure(reference, lambda _line: None)
-    return caught.value
-
-
-def left_over(home: Path) -> list[str]:
-    return [path.name for path in (home / "images" / "envs").iterdir()]
 
 
 async def test_the_bare_python_runs_in_a_pod(bench: Bench, pod):
@@ -294,257 +234,6 @@ async def test_an_environment_without_its_mark_is_no_image(home):
     (Path(image.mounts[0].path) / MARK).unlink()
     assert images.is_present("test/hello:1") is None
     assert await images.ensure("test/hello:1", lambda _line: None) == image
-
-
-@pytest.mark.parametrize(
-    ("reference", "words"),
-    [
-        ("python:3.12-slim", "not found. Did you mean python:3.11-slim?"),
-        (
-            "tensorflow:2.21",
-            "not found. Did you mean tensorflow/tensorflow:2.21.0?",
-        ),
-        (
-            "quay.io/0",
-            "not found. There are lab/jax:0.10, lab/mpich:5.0, lab/openmpi:5.0 and 5 more.",
-        ),
-    ],
-)
-async def test_an_unknown_image_is_refused_with_what_may_have_been_meant(home, reference, words):
-    error = await failure(Images(home), reference)
-    assert error.reason == "ErrImagePull"
-    assert error.message == words
-
-
-@pytest.mark.parametrize("reference", ["", "Nginx", "a b", "x:", "/x", "x//y", "-x", "x@sha256:1"])
-async def test_a_malformed_reference_is_refused(home, reference):
-    error = await failure(Images(home), reference)
-    assert error.reason == "InvalidImageName"
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ('python = "3.99"', f"needs Python 3.99; this node runs {RUNNING}"),
-        (
-            'host_files = [{ path = "/no/such/torch", install = "apt-get install x" }]',
-            "needs what this machine does not have; install it: apt-get install x",
-        ),
-        (
-            'mounts = [{ source = "no/such/folder", path = "/opt/x" }]',
-            "contains a folder of this machine as /opt/x, and the folder is not there",
-        ),
-    ],
-)
-@pytest.mark.parametrize("policy", ["Always", "IfNotPresent", "Never"])
-async def test_what_an_image_needs_and_is_not_there_is_named(home, more, words, policy):
-    images = Images(home)
-    await images.ensure(SLIM, lambda _line: None)  # the same environment: both require nothing
-    define(home, "", f"{more}\n")
-    await assert_lacking(images, policy, words)
-
-
-@pytest.mark.parametrize(
-    ("field", "words"),
-    [
-        (
-            'host_files = [{{ path = "{path}", install = "apt-get install x" }}]',
-            "apt-get install x",
-        ),
-        (
-            'mounts = [{{ source = "{path}", path = "/opt/x" }}]',
-            "contains a folder of this machine",
-        ),
-    ],
-)
-@pytest.mark.parametrize("policy", ["Always", "IfNotPresent", "Never"])
-async def test_what_was_removed_after_the_pull_is_missed_at_the_next_start(
-    home, field, words, policy
-):
-    needed = home / "needed"
-    needed.mkdir()
-    define(home, "", field.format(path=needed))
-    images = Images(home)
-    image = await images.ensure("test/hello:1", lambda _line: None)
-    assert image.image_id != (await images.ensure(SLIM, lambda _line: None)).image_id
-    assert (await pull(images, policy)).image_id == image.image_id
-    needed.rmdir()
-    await assert_lacking(images, policy, words)
-    assert words in images.all_lacks()["docker.io/test/hello:1"]
-    needed.mkdir()  # installed again, it works without a restart
-    assert images.all_lacks()["docker.io/test/hello:1"] == ""
-    assert (await pull(images, policy)).image_id == image.image_id
-
-
-async def pull(images: Images, policy: str) -> ImageEnv:
-    """Have the image for a container, with its events told to nobody."""
-    container = {"image": "test/hello:1", "imagePullPolicy": policy}
-    return await Puller(images, lambda *_: None, lambda _line: None).obtain(container)
-
-
-async def assert_lacking(images: Images, policy: str, words: str) -> None:
-    with pytest.raises(PullError) as caught:
-        await pull(images, policy)
-    assert caught.value.reason == ("ErrImageNeverPull" if policy == "Never" else "ErrImagePull")
-    assert words in caught.value.message
-
-
-async def test_an_operators_definition_wins(home):
-    (home / "images" / "own.toml").write_text(
-        '[[image]]\nreference = "python:3.11-slim"\nprograms = ["sh"]\n'
-    )
-    image = await Images(home).ensure(SLIM, lambda _line: None)
-    assert image.env["PATH"].endswith("/bin")
-    assert "/usr/bin" not in image.env["PATH"]
-
-
-async def test_a_wrong_definition_file_costs_only_itself(home):
-    (home / "images" / "bad.toml").write_text("[[image]\n")
-    images = Images(home)
-    assert SLIM in images.references()
-    error = await failure(images, "own:1")
-    assert error.message.endswith(" Definitions that are wrong are left out: bad.toml.")
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("x = 1\n", "nothing else"),
-        ("[[image]]\n", "has no reference"),
-        ('[[image]]\nreference = "A"\n', '"A" is not an image reference'),
-        ('[[image]]\nreference = "a"\nfoo = 1\n', 'unknown field "foo"'),
-        ('[[image]]\nreference = "a"\nrequirements = "none.txt"\n', "none.txt"),
-        ('[[image]]\nreference = "a"\nmounts = [{ source = "x" }]\n', "path"),
-    ],
-)
-def test_a_wrong_definition_says_what_is_wrong(tmp_path, text, words):
-    path = tmp_path / "own.toml"
-    path.write_text(text)
-    with pytest.raises(DefinitionError, match=r"own\.toml") as caught:
-        load_definitions(path)
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("reference", "full"),
-    [
-        ("python", "docker.io/library/python:latest"),
-        ("python:3.11-slim", "docker.io/library/python:3.11-slim"),
-        ("docker.io/library/python:3.11-slim", "docker.io/library/python:3.11-slim"),
-        ("tensorflow/tensorflow:2.21.0", "docker.io/tensorflow/tensorflow:2.21.0"),
-        ("quay.io/jupyter/x:2026-11-01", "quay.io/jupyter/x:2026-11-01"),
-        ("localhost/x", "localhost/x:latest"),
-        ("registry.lab:5000/a/b_c:1", "registry.lab:5000/a/b_c:1"),
-        ("registry:5000/a", "registry:5000/a:latest"),
-        ("a@sha256:" + "0" * 64, "docker.io/library/a@sha256:" + "0" * 64),
-        ("UPPER/x", None),
-        ("x:y/z", None),
-    ],
-)
-def test_references_have_a_full_form(reference, full):
-    assert normalize_reference(reference) == full
-
-
-def test_the_shipped_images_are_there_and_pinned():
-    definitions = load_definitions(SHIPPED)
-    assert {definition.reference for definition in definitions.values()} == {
-        "python:3.11-slim",
-        "tensorflow/tensorflow:2.21.0",
-        "quay.io/jupyter/tensorflow-notebook:2026-11-01",
-        "lab/jax:0.10",
-        "lab/mpich:5.0",
-        "lab/openmpi:5.0",
-        "lab/torch:1.13-cpu",
-        "scratch:shell",
-    }
-    for definition in definitions.values():
-        for line in definition.requirements.splitlines():
-            assert re.match(r"[a-z0-9._-]+==[0-9][^ ;]*( ; .*)?$", line), line
-    tensorflow = definitions["docker.io/tensorflow/tensorflow:2.21.0"].requirements
-    notebook = definitions["quay.io/jupyter/tensorflow-notebook:2026-11-01"].requirements
-    assert "tensorflow-cpu==2.21.0" in tensorflow
-    assert set(tensorflow.splitlines()) <= set(notebook.splitlines())
-    assert "jupyterlab==4.6.6" in notebook
-
-
-def test_progress_is_told_in_bytes_and_packages():
-    progress = Progress()
-    lines = [
-        "Using Python 3.11.7 environment at: x",
-        "Resolved 38 packages in 265ms",
-        "Downloading numpy (16.0MiB)",
-        "Downloading tensorflow-cpu (260.0MiB)",
-        " Downloaded numpy",
-        " Downloaded tensorflow-cpu",
-        "Prepared 38 packages in 9.70s",
-        "Installed 38 packages in 408ms",
-        "Bytecode compiled 4861 files in 7.46s",
-        " + numpy==2.4.6",
-    ]
-    assert [text for text in map(progress.read, lines) if text] == [
-        "Resolved 38 packages in 265ms",
-        "Downloaded 0 of 16 MiB, waiting for numpy",
-        "Downloaded 0 of 276 MiB, waiting for tensorflow-cpu",
-        "Downloaded 16 of 276 MiB, waiting for tensorflow-cpu",
-        "Downloaded 276 of 276 MiB",
-        "Prepared 38 packages in 9.70s",
-        "Installed 38 packages in 408ms; compiling bytecode",
-        "Bytecode compiled 4861 files in 7.46s",
-    ]
-    assert (progress.packages, progress.is_installed) == (38, True)
-
-
-UNSATISFIABLE = """\
-Using Python 3.11.7 environment at: envt
-error: No solution found when resolving dependencies
-  cause: Because there is no version of x==99.9 and you require x==99.9, we can conclude that it is so.
-"""
-UNREACHABLE = """\
-error: Failed to fetch: http://user:secret@mirror/simple/six/
-  cause: client error (Connect)
-  cause: Connection refused (os error 111)
-
-hint: x
-"""
-NOT_BUILT = """\
-error: The build backend returned an error
-  cause: Call to `x` failed
-
-         [stderr]
-         boom: compiler missing
-"""
-PIP = """\
-Collecting x
-ERROR: Could not find a version
-ERROR: No matching distribution found
-"""
-
-
-@pytest.mark.parametrize(
-    ("output", "reason"),
-    [
-        (
-            UNSATISFIABLE,
-            (
-                "No solution found when resolving dependencies: Because there is no version of "
-                "x==99.9 and you require x==99.9, we can conclude that it is so."
-            ),
-        ),
-        (
-            UNREACHABLE,
-            "Failed to fetch: http://mirror/simple/six/: Connection refused (os error 111)",
-        ),
-        (
-            NOT_BUILT,
-            "The build backend returned an error: Call to `x` failed [stderr] boom: compiler missing",
-        ),
-        (PIP, "No matching distribution found"),
-        ("Segmentation fault\n", "Segmentation fault"),
-        ("", "no reason was given"),
-    ],
-)
-def test_the_installers_reason_is_found(output, reason):
-    assert explain_failure(output.splitlines()) == reason
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="changes the size of a file system")

@@ -16,9 +16,9 @@ from onebox.node.images import Images, lacks
 from onebox.node.spec import ImageEnv, Mount
 
 from .bench import Bench
-from .test_images import cache, define, failure, home, make_wheel
+from .wheels import define, failure, make_wheel
 
-__all__ = ["cache", "home"]
+pytestmark = pytest.mark.usefixtures("cache")
 
 HOME = "/home/homeport"
 OF_PYTHON = "pip pip3 python python3 pydoc pydoc3 torchrun pytest 2to3 idle3 python3-config"

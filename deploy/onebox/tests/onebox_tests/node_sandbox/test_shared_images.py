@@ -16,7 +16,7 @@ import pytest
 from onebox.node.images import Images
 
 from .bench import DEADLINE_S, IS_ROOT, until
-from .test_images import define, make_wheel
+from .wheels import define, make_wheel
 
 PULL = """
 import asyncio, sys
