@@ -179,6 +179,8 @@ def test_every_reason_leaves_every_topology_its_time(make: Callable[..., Pod], r
     for one in running:
         if way == "signal":
             one.ask()
+        if way == "volume":
+            (one.pod.root / "data-is-gone").touch()
     wait_for_all(running)
     for one in running:
         role, seen = one.pod.environ["HOMEPORT_ROLE"], (reason, one.pod.config, one.output)

@@ -225,7 +225,7 @@ sys.path.insert(0, sys.argv[0])
 from jobs.pod import files
 files.LOOK_S, files.GONE_S, there = 0.05, 0.3, os.statvfs
 def statvfs(path):
-    if path.endswith("/data"):
+    if path.endswith("/data") and os.path.exists(path + "-is-gone"):
         raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
     return there(path)
 os.statvfs = statvfs
@@ -240,7 +240,8 @@ def test_a_program_that_does_not_notice_that_its_volume_is_gone_is_ended(
     pod.python(
         "import signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
-        "print('begins', flush=True); time.sleep(60)"
+        "print('begins', flush=True)\n"
+        f"open({str(pod.root / 'data-is-gone')!r}, 'w').close(); time.sleep(60)"
     )
     code, output = pod.run()
     words = (
