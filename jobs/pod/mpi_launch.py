@@ -105,7 +105,7 @@ def call(address: Tuple[str, int], token: str, command: str) -> int:
         proof = _proof(token, _read(stream, NONCE_BYTES), data)
         connection.sendall(proof + _SIZE.pack(len(data)) + data)
         connection.settimeout(None)
-        _tell_when_asked(connection)
+        _pass_on_sigterm(connection)
         while True:
             kind, size = _HEAD.unpack(_read(stream, _HEAD.size))
             payload = _read(stream, size)
@@ -116,16 +116,16 @@ def call(address: Tuple[str, int], token: str, command: str) -> int:
             output.buffer.flush()
 
 
-def _tell_when_asked(connection: socket.socket) -> None:
+def _pass_on_sigterm(connection: socket.socket) -> None:
     """Passes SIGTERM on to the worker, and ends when what it runs there has: mpirun ends with its callers."""
 
-    def tell(_number: int, _frame: Any) -> None:
+    def pass_on(_number: int, _frame: Any) -> None:
         # A worker that is gone does not answer, and is not waited for.
         connection.setsockopt(socket.IPPROTO_TCP, TCP_USER_TIMEOUT, int(1000 * GONE_S))
         with contextlib.suppress(OSError):
             connection.send(_TERM)
 
-    signal.signal(signal.SIGTERM, tell)
+    signal.signal(signal.SIGTERM, pass_on)
 
 
 # --- in a worker ---

@@ -185,23 +185,25 @@ class Runner:
         segments, last_number, end = kept_segments(folders)
         exits = read_exits(folders)
         # What they could not keep has its place in the log as well.
-        told_end = max([end, *(int(number_in(fields, "end_byte")) for fields in exits)])
+        noted_end = end
+        for fields in exits:
+            noted_end = max(noted_end, int(number_in(fields, "end_byte")))
         try:
             os.makedirs(context.state_folder, exist_ok=True)
             # A container that starts again in the same pod has not ended any more.
             remove(os.path.join(context.state_folder, "uploaded"))
-            keep_room(self._exit_path, json.dumps({"end_byte": told_end}) if told_end else "")
+            keep_room(self._exit_path, json.dumps({"end_byte": noted_end}) if noted_end else "")
             os.makedirs(context.artifacts_dir, exist_ok=True)
         except OSError:
             pass  # the first segment fails the same way and says so
-        self._archive.resume(segments, last_number, told_end)
-        if last_number or told_end:
-            if not ends_line(segments) and end == told_end:
+        self._archive.resume(segments, last_number, noted_end)
+        if last_number or noted_end:
+            if not ends_line(segments) and end == noted_end:
                 # A segment of its own, as it ends what a container before this one printed.
                 self._archive.write(b"\n")
                 self._archive.close()
             self._shipper.run_start = self._archive.position
-            lost = f"; {told_end - end} bytes before are not kept" if told_end > end else ""
+            lost = f"; {noted_end - end} bytes before are not kept" if noted_end > end else ""
             if lost and exits[-1].get("reason") == codes.VOLUME_FULL:
                 lost += ", as the log volume was full"
             self.say(f"{context.name} was started again (pod {context.pod_uid[:8]}){lost}")

@@ -43,7 +43,7 @@ def with_entries(data: bytes, at: int, local_at: int | None, field: bytes) -> by
 MANY = [(f"{number}", b"") for number in range(10_001)]
 ZEROS = ("zeros", bytes(160 * 1024**2))
 DEFLATE64 = with_entries(zip_of(("large.bin", b"1")), 10, 8, b"\x09\0")
-GIGABYTES = with_entries(zip_of(*((n, b"1") for n in "abc")), 24, None, b"\0\0\0\x40")
+GIGABYTES = with_entries(zip_of(("a", b"1"), ("b", b"1"), ("c", b"1")), 24, None, b"\0\0\0\x40")
 
 
 # What an archive holds -> its files once it is unpacked; None: no pod unpacks it.

@@ -188,7 +188,7 @@ async def test_all_that_two_containers_of_a_pod_print_is_kept(
         printed += rest
     assert pod.message["uploaded"] is True, pod.message
 
-    def look() -> None:
+    def check_rows() -> None:
         kept = b"".join(job_log(job, replica=("worker", 0), tail_lines=None))
         assert kept == printed
         assert kept.count(b"[homeport] worker-0 was started again (pod ") == 1
@@ -198,7 +198,7 @@ async def test_all_that_two_containers_of_a_pod_print_is_kept(
         job.refresh_from_db()
         assert is_archived(job) is (how == REPORTED)
 
-    await sync_to_async(look)()
+    await sync_to_async(check_rows)()
     of_replica = {
         f"worker/N/N/{what}/" for what in ("segments", "segments/N/done", "usage", "done")
     }

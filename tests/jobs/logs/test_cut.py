@@ -167,8 +167,9 @@ async def test_what_a_node_has_lost_of_a_log_is_told(
     pieces = [(0, ended)] * bool(run_start) + [(run_start, kept)]
     await sync_to_async(keep)(job, pieces, **fields)
     log = world.cluster.pods["pod-worker-0"]
-    log.lines(*(b"step %d" % n for n in range(lost, 510)), at=lost * SECOND, step=SECOND)
     here = [f"step {n}" for n in range(lost, 510)]
+    for number, line in enumerate(here, start=lost):
+        log.lines(line.encode(), at=number * SECOND)
     said = [LOST] if lost else []
     one = {"replica": "worker-0"}
     # Some lines in the pod are enough for who asks for no more.
